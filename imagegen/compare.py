@@ -13,6 +13,7 @@ import pydantic
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError
 from imagegen.manifest.model import ImageManifest
+from imagegen.resources.release_record import RESOURCE
 
 _SHOWN_CHANGES: Final = 5
 _LONGEST: Final = 60
@@ -164,7 +165,11 @@ def read_manifest(manifest: ImageManifest) -> Side:
         base=manifest.inputs.base.identity,
         versions=manifest.versions,
         artifacts={name: {"sha256": one.sha256, "url": one.url} for name, one in manifest.inputs.artifacts.items()},
-        resources={one["id"]: _resource(one["step"], one["id"], one["facts"]) for one in reported},
+        # The release record has the image's identity: its digest differs between any two images.
+        resources={
+            one["id"]: _resource(one["step"], one["id"], {} if one["id"] == RESOURCE else one["facts"])
+            for one in reported
+        },
     )
 
 

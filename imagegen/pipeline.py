@@ -41,6 +41,7 @@ from imagegen.manifest.record import (
 )
 from imagegen.plan.context import artifact_requests, evaluate_steps, image_requests
 from imagegen.plan.model import BuildPlan
+from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, find_missing, resolve
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
@@ -141,7 +142,7 @@ def decide(target: PreparedTarget, lock: Lock) -> Decision:
     helpers = {name: guest.pop(name) for name in ("logs.ps1",)}
     templates = {path: text.decode() for path, text in {**read_folder(packer, "*.j2"), **sources}.items()}
     decision = resolve(target.spec, lock, target.steps, guest, scripts, templates)
-    return dataclasses.replace(decision, helpers=helpers)
+    return dataclasses.replace(with_release_record(decision), helpers=helpers)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.canonical import canonical
-from imagegen.plan.model import BuildPlan
+from imagegen.plan.model import BuildPlan, PlannedResource
 from imagegen.plan.resolve import Decision
+from imagegen.resources import release_record
 from imagegen.templating import render_text
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ PLAN_VERSION = 1
 def guest_plan(plan: BuildPlan) -> bytes:
     """plan.json (docs/guest.md)."""
     image = plan.image
+    record = {release_record.SOURCE: plan.release_record} if plan.release_record else {}
     return canonical(
         {
             "plan_version": PLAN_VERSION,
@@ -37,7 +39,14 @@ def guest_plan(plan: BuildPlan) -> bytes:
                 {
                     "name": phase.name,
                     "restart": phase.restart,
-                    "steps": [{**vars(step), **vars(plan.build.steps[step.name])} for step in phase.steps],
+                    "steps": [
+                        {
+                            **vars(step),
+                            **vars(plan.build.steps[step.name]),
+                            "resources": [_with_record_digest(resource, record) for resource in step.resources],
+                        }
+                        for step in phase.steps
+                    ],
                     "timeout_s": plan.build.phase_timeouts_s[phase.name],
                 }
                 for phase in image.phases
@@ -46,10 +55,16 @@ def guest_plan(plan: BuildPlan) -> bytes:
                 name: {"url": plan.build.downloads[name], **vars(artifact)}
                 for name, artifact in image.artifacts.items()
             },
-            "files": image.files,
+            "files": {**image.files, **record},
             "proxy": plan.build.proxy,
         }
     )
+
+
+def _with_record_digest(resource: PlannedResource, record: Mapping[str, str]) -> dict[str, object]:
+    """A resource as the machine gets it: the file of the release record has its digest."""
+    digest = record.get(str(resource.fields.get("source")))
+    return {**vars(resource), "fields": {**resource.fields, "sha256": digest}} if digest else vars(resource)
 
 
 def bundle_zip(plan_json: bytes, files: Mapping[str, bytes]) -> bytes:
@@ -70,7 +85,6 @@ def bundle_zip(plan_json: bytes, files: Mapping[str, bytes]) -> bytes:
 BUNDLE_PATH = "C:\\Windows\\Temp\\imagegen-bundle.zip"
 REPORT_PATH = "C:\\ProgramData\\imagegen\\report.json"
 START_PATH = "C:/Windows/Temp/imagegen-start.ps1"
-VARS_PATH = "C:/Windows/Temp/imagegen-vars.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
 
@@ -143,7 +157,6 @@ def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict
         "bundle_path": BUNDLE_PATH,
         "report_path": REPORT_PATH,
         "start_path": START_PATH,
-        "vars_path": VARS_PATH,
         "generalise_path": GENERALISE_PATH,
         "generalise": f"{_POWERSHELL} {GENERALISE_PATH}",
         "logs_path": LOGS_PATH,

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+import tempfile
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 
 from imagegen import loading, pipeline
 from imagegen.artifacts.image_lookup import LockedImage, look_up_image
+from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.documents import yaml
@@ -137,7 +139,15 @@ def locked(request: ArtifactRequest, data: bytes) -> LockedArtifact:
             read = {item.name: archive.extractfile(item) for item in archive.getmembers() if item.isfile()}
             # As imagegen names them: tar writes ./ before each if it packs a whole folder.
             members = {name.removeprefix("./"): _sha256(stream.read()) for name, stream in read.items() if stream}
-    return LockedArtifact(url=request.url, sha256=_sha256(data), size=len(data), members=members)
+    images = _images_of(request.name, data) if request.form == "image" else None
+    return LockedArtifact(url=request.url, sha256=_sha256(data), size=len(data), members=members, images=images)
+
+
+def _images_of(name: str, data: bytes) -> dict[str, TarballImage]:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        return read_image_tarball(Path(file.name), "tar", name)
 
 
 def _sha256(data: bytes) -> str:

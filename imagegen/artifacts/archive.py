@@ -24,7 +24,7 @@ LIMIT_MEMBERS = 100_000
 
 # A tar header that announces a name of this size is an attack on memory, not a name.
 _LARGEST_READ = 16 << 20
-_UNREADABLE = (
+UNREADABLE = (
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
@@ -55,18 +55,24 @@ _MSI: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _WEB_PAGE: Final = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _EXPECTED: Final = {
     "archive": "an archive (.zip, .tar.gz or .tar)",
+    "image": "a tarball of a container image (.tar or .tar.gz)",
     "package": "an MSI package",
     "file": "the file itself",
 }
 
 
 def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
-    """Return the format of an archive. A file that the plan cannot use is an error."""
+    """Return the format of an archive or a tarball. A file that the plan cannot use is an error."""
     with file.open("rb") as stream:
         start = stream.read(1024)
     is_page = _WEB_PAGE.match(start) is not None
     archive = next((form for form, offset, mark in _ARCHIVES if start[offset:].startswith(mark)), None)
-    is_usable = {"archive": archive is not None, "package": start.startswith(_MSI), "file": not is_page}
+    is_usable = {
+        "archive": archive is not None,
+        "image": archive in ("tar", "tar.gz"),
+        "package": start.startswith(_MSI),
+        "file": not is_page,
+    }
     if not is_usable[request.form]:
         names = {
             "empty": not start,
@@ -84,7 +90,7 @@ def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
             f"{request.name}: {shown_url(request.url)} is {found}, not {_EXPECTED[request.form]}",
             hint=f"{advice}, or set {request.key} to the URL of the file",
         )
-    return archive if request.form == "archive" else None
+    return archive if request.form in ("archive", "image") else None
 
 
 def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
@@ -96,7 +102,7 @@ def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
         else:
             with gzip.open(file) if form == "tar.gz" else file.open("rb") as unpacked:
                 _read_tar(unpacked, members)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise VerificationError(f"{name} cannot be read as an archive: {error}") from error
     return dict(sorted(members.digests.items()))
 
@@ -157,7 +163,7 @@ def _has_valid_names(path: str) -> bool:
     return not any(_INVALID_NAME.fullmatch(part) for part in path.split("/"))
 
 
-class _Bounded:
+class Bounded:
     """A file for tarfile with a limit: tarfile reads a long name whole, whatever size its header announces."""
 
     def __init__(self, inner: gzip.GzipFile | BinaryIO) -> None:
@@ -178,7 +184,7 @@ class _Bounded:
 
 
 def _read_tar(unpacked: gzip.GzipFile | BinaryIO, members: _Members) -> None:
-    with tarfile.open(fileobj=cast("IO[bytes]", _Bounded(unpacked)), mode="r:") as archive:
+    with tarfile.open(fileobj=cast("IO[bytes]", Bounded(unpacked)), mode="r:") as archive:
         for member in archive:
             path = members.check_path(member.name)
             if member.isdir():

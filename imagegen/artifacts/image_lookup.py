@@ -12,8 +12,8 @@ import hashlib
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import pydantic
 
@@ -63,6 +63,15 @@ class ImageRequest:
     """The URLs of the mirrors of its registry, in their order."""
     asks_registry: bool = True
     """Whether the registry itself may be asked."""
+    isolated_builds: tuple[int, ...] = ()
+    """Older builds, the newest first, whose images the machine can run only with Hyper-V isolation."""
+    may_ask: Callable[[str], bool] = lambda _: True
+    """Whether a host, with its port, may be asked for a token."""
+
+
+OsVersion = Annotated[str, pydantic.StringConstraints(pattern=r"^(10\.0\.[0-9]{5}(\.[0-9]{1,6})?)?$")]
+"""Empty if an image does not depend on the Windows build."""
+Size = Annotated[int, pydantic.Field(ge=0, lt=2**40)]
 
 
 class LockedImage(Strict):
@@ -71,18 +80,25 @@ class LockedImage(Strict):
     digest: ImageDigest
     """Of its index, or of its manifest if it has no index."""
     manifest: ImageDigest
-    os_version: Annotated[str, pydantic.StringConstraints(pattern=r"^(10\.0\.[0-9]{5}(\.[0-9]{1,6})?)?$")]
-    """Of the manifest. Empty if it does not depend on the Windows build."""
+    os_version: OsVersion
+    """Of the manifest."""
     windows_build: Annotated[int, pydantic.Field(ge=10240, le=99999)]
     """Of the machine that it was looked up for."""
+    config: ImageDigest
+    """Of its configuration: the id that Docker gives to the image."""
     layers: ImageDigest
     """The chain id of its layers: under this name containerd keeps them when they are unpacked."""
-    size: Annotated[int, pydantic.Field(ge=0, lt=2**40)]
+    size: Size
     """Of its compressed layers, in bytes."""
 
     def answers(self, request: ImageRequest) -> bool:
         """Whether this entry was looked up for this machine, and has the digest of the name."""
-        return self.windows_build == request.builds[0] and request.name.digest in ("", self.digest)
+        runs = not self.os_version or build_of(self.os_version) in (*request.builds, *request.isolated_builds)
+        return runs and self.windows_build == request.builds[0] and request.name.digest in ("", self.digest)
+
+    def needs_isolation(self, request: ImageRequest) -> bool:
+        """Whether the machine can run it only with Hyper-V isolation."""
+        return bool(self.os_version) and build_of(self.os_version) not in request.builds
 
 
 def build_of(os_version: str) -> int:
@@ -97,7 +113,7 @@ def look_up_image(request: ImageRequest, ask: Ask) -> LockedImage:
     places += [(f"https://{request.name.host}", request.name.registry)] if request.asks_registry else []
     for base, shown in places:
         try:
-            return _Registry(base, shown, request.name, ask).look_up(request)
+            return _Registry(base, shown, request.name, ask, request.may_ask).look_up(request)
         except _NotThereError as error:
             errors.append(str(error))
     raise RefusedError(
@@ -114,8 +130,8 @@ class _NotThereError(Exception):
 class _Registry:
     """One place that may have the image: a mirror, or the registry itself."""
 
-    def __init__(self, base: str, shown: str, name: ImageName, ask: Ask) -> None:
-        self._base, self._shown, self._name, self._ask = base, shown, name, ask
+    def __init__(self, base: str, shown: str, name: ImageName, ask: Ask, may_ask: Callable[[str], bool]) -> None:
+        self._base, self._shown, self._name, self._ask, self._may_ask = base, shown, name, ask, may_ask
         # As containerd tells a mirror whose images it wants.
         is_mirror = base != f"https://{name.host}"
         self._query = f"?{urllib.parse.urlencode({'ns': name.registry})}" if is_mirror else ""
@@ -137,7 +153,8 @@ class _Registry:
         self, request: ImageRequest, digest: str, manifest_digest: str, manifest: dict[str, Any], os_version: str
     ) -> LockedImage:
         try:
-            config = self._read("blobs", str(manifest["config"]["digest"]))
+            config_digest = str(manifest["config"]["digest"])
+            config = self._read("blobs", config_digest)
             size = sum(int(layer["size"]) for layer in manifest["layers"])
             diffs = [str(one) for one in config["rootfs"]["diff_ids"]]
             found = _Platform(manifest_digest, config["os"], config["architecture"], config.get("os.version") or "")
@@ -149,6 +166,7 @@ class _Registry:
                 manifest=manifest_digest,
                 os_version=os_version,
                 windows_build=request.builds[0],
+                config=config_digest,
                 layers=chain_id(diffs),
                 size=size,
             )
@@ -199,6 +217,14 @@ class _Registry:
         realm = given.get("realm", "")
         if scheme.lower() != "bearer" or not realm.startswith("https://"):
             raise self._needs_credentials()
+        host = urllib.parse.urlsplit(realm).netloc
+        if not self._may_ask(host):
+            raise ConfigError(
+                f"{self._name} cannot be looked up: {self._shown} answers only with a token from {host}, which is not "
+                "an allowed host",
+                hint=f"add {host} to artifacts.allowed_hosts, or an allowed mirror that needs no token to "
+                "runtime.containerd.registry_mirrors",
+            )
         wanted = {"scope": f"repository:{self._name.repository}:pull"}
         wanted |= {key: given[key] for key in ("service", "scope") if key in given}
         try:
@@ -214,8 +240,9 @@ class _Registry:
     def _needs_credentials(self) -> ConfigError:
         return ConfigError(
             f"{self._name} cannot be pulled: {self._shown} demands credentials, or has no such image",
-            hint="imagegen pulls only images that need no credentials: copy the image to such a registry, or set "
-            "runtime.containerd.registry_mirrors to a mirror that the builder may read without credentials",
+            hint="imagegen pulls only images that need no credentials: save the image as a tarball and list it in "
+            "image_tarballs, copy it to a registry that needs none, or set runtime.containerd.registry_mirrors to a "
+            "mirror that the builder may read without credentials",
         )
 
 
@@ -247,19 +274,31 @@ def _platform(row: dict[str, Any]) -> _Platform:
     return _Platform(str(row.get("digest")), *(str(word or "") for word in words))
 
 
+class _HasVersion(Protocol):
+    @property
+    def os_version(self) -> str: ...
+
+
+_PlatformT = TypeVar("_PlatformT", bound=_HasVersion)
+
+
+def best_platform(builds: Iterable[int], offered: Sequence[_PlatformT]) -> _PlatformT | None:
+    """Of the first build that is offered the newest version; of none of them, what does not depend on the build."""
+    choices = [[one for one in offered if build_of(one.os_version) == build] for build in builds]
+    for found in filter(None, choices):
+        return max(found, key=lambda one: [int(number) for number in re.findall("[0-9]+", one.os_version)])
+    return next((one for one in offered if not one.os_version), None)
+
+
 def _choose(request: ImageRequest, offered: list[_Platform]) -> _Platform:
-    """The manifest that containerd takes on this Windows: the best build, and of this the newest."""
+    """The manifest for this Windows: of the best build the newest. One that needs isolation is the last choice."""
     usable = [one for one in offered if (one.os, one.architecture) == ("windows", "amd64")]
-    for build in request.builds:
-        of_build = [one for one in usable if build_of(one.os_version) == build]
-        if of_build:
-            return max(of_build, key=lambda one: [int(number) for number in re.findall("[0-9]+", one.os_version)])
-    for one in usable:
-        if not one.os_version:
-            return one
+    found = best_platform(request.builds, usable) or best_platform(request.isolated_builds, usable)
+    if found:
+        return found
+    builds = " or ".join(map(str, (*request.builds, *request.isolated_builds)))
     has = sorted({str(one) for one in offered if one.os not in ("", "unknown")})
     raise ConfigError(
-        f"{request.name} has no image for Windows build {' or '.join(map(str, request.builds))}: it has "
-        f"{', '.join(has[:8]) or 'none'}",
+        f"{request.name} has no image for Windows build {builds}: it has {', '.join(has[:8]) or 'none'}",
         hint="choose a tag for the Windows release of the config",
     )

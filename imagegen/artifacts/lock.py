@@ -23,6 +23,7 @@ import pydantic
 from imagegen.artifacts.archive import LIMIT_MEMBERS, check_form, is_member, read_members
 from imagegen.artifacts.download import LIMIT_BYTES, fetch
 from imagegen.artifacts.image_lookup import Ask, ImageRequest, LockedImage, look_up_image
+from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ConfigError, ImagegenError, Problem, VerificationError
 from imagegen.files import read_file, scratch_folder
@@ -82,19 +83,22 @@ LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]
 
 
 class LockedArtifact(Strict):
-    """One download: its URL, and what its bytes were. `members` lists an archive's files."""
+    """One download: its URL, and what its bytes were. `members` lists the files of an archive, `images` the container
+    images of a tarball."""
 
     url: Address
     sha256: Sha256
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
     members: Members | None = None
+    images: Annotated[dict[WholeImageName, TarballImage], pydantic.Field(max_length=100)] | None = None
 
     def answers(self, request: ArtifactRequest) -> bool:
-        """Whether this entry matches the request: URL, digest, and members if the request is for an archive."""
+        """Whether this entry matches the request: URL, digest, and what the lock lists of a file of this form."""
         return (
             self.url == request.url
             and request.sha256 in (None, self.sha256)
             and (self.members is not None) == (request.form == "archive")
+            and (self.images is not None) == (request.form == "image")
         )
 
 
@@ -273,14 +277,17 @@ def _download(
     )
     formats = {request.name: check_form(request, into) for request in requests}
     archive = next((form for form in formats.values() if form), None)
-    members = read_members(into, archive, first.name) if archive else None
+    asked = {request.form for request in requests if formats[request.name]}
+    members = read_members(into, archive, first.name) if archive and "archive" in asked else None
+    images = read_image_tarball(into, archive, first.name) if archive and "image" in asked else None
     into.unlink()
     return {
         request.name: LockedArtifact(
             url=request.url,
             sha256=fetched.sha256,
             size=fetched.size,
-            members=members if formats[request.name] else None,
+            members=members if request.form == "archive" else None,
+            images=images if request.form == "image" else None,
         )
         for request in requests
     }

@@ -322,6 +322,19 @@ class OwnFile(Strict):
     access: tuple[Access, ...]
 
 
+class Drift(Strict):
+    """What `start.ps1 -Check` finds on the node."""
+
+    exit_code: int
+    found: tuple[str, ...]
+    """The resources that are not as planned, each with its reasons."""
+    planted: str
+    """The path of a file that was then changed."""
+    planted_code: int
+    found_planted: tuple[str, ...]
+    """The resources that are not as planned because of this change."""
+
+
 class NodeFacts(Strict):
     """Everything that the checks look at."""
 
@@ -375,3 +388,5 @@ class NodeFacts(Strict):
     """The commands of the user data that the second boot ran, as far as they are known."""
     changed_by_restart: tuple[str, ...]
     """What the second boot changed that it must not change."""
+    drift: Drift | None = None
+    """None if nobody has the bundle of the image."""

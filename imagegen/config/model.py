@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 import pydantic
 
 from imagegen.config.first_boot import CloudbaseInit, Ssh
-from imagegen.config.node import Cni, HostNames, Kubernetes, Proxy, Runtime, Windows
+from imagegen.config.node import Cni, HostNames, ImageTarball, Kubernetes, Proxy, Runtime, Windows
 from imagegen.config.targets import Targets
 from imagegen.config.value_types import (
     Duration,
@@ -292,6 +292,9 @@ class ImageConfig(Strict):
     )
     images: list[ImageRef] = pydantic.Field(
         default=[], description="Container images to pull onto the image.", examples=[["registry.example.com/a:1"]]
+    )
+    image_tarballs: list[ImageTarball] = pydantic.Field(
+        default=[], description="Container images to import from tarballs, without a registry."
     )
     executables: list[Executable] = pydantic.Field(default=[], description="Programs of your own.")
     scripts: list[AskedScript] = pydantic.Field(

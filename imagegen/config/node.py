@@ -19,7 +19,7 @@ from imagegen.config.value_types import (
     Unproxied,
     Version,
 )
-from imagegen.resources.model import Strict
+from imagegen.resources.model import PastedSha256, Strict
 
 if TYPE_CHECKING:
     CniPlugin = str
@@ -79,6 +79,22 @@ class Windows(Strict):
         default=[],
         description="Container base images to pull onto the image. Each must match the Windows release.",
         examples=[["mcr.microsoft.com/windows/servercore:ltsc2022"]],
+    )
+
+
+class ImageTarball(Strict):
+    """A container image in a tarball."""
+
+    name: ImageRef = pydantic.Field(
+        description="The name of the image in the tarball, with registry and tag: pods use it.",
+        examples=["registry.example.com/team/app:1.4"],
+    )
+    url: HttpsUrl = pydantic.Field(
+        description="The https URL of the tarball, which `docker save` or `ctr images export` wrote.",
+        examples=["https://artifacts.example.com/app.tar.gz"],
+    )
+    sha256: PastedSha256 | None = pydantic.Field(
+        default=None, description="The sha256 that the file must have, in hexadecimal.", examples=["0" * 64]
     )
 
 

@@ -12,9 +12,9 @@ import annotated_types
 import pydantic
 
 from imagegen.describe.notes import field_notes
-from imagegen.describe.steps import resource_texts
+from imagegen.describe.steps import UNTIL_FIRST_BOOT, resource_texts
 from imagegen.resources import kinds, model, update
-from imagegen.resources.model import Resource, Strict
+from imagegen.resources.model import FIRST_BOOT, Resource, Strict
 from imagegen.steps.model import Step
 
 # The types that have a name of their own. Types are compared by value, and a list does not need them hashable.
@@ -52,6 +52,8 @@ class DescribedKind:
     name: str
     summary: str
     fields: tuple[Field, ...]
+    until: str | None
+    """`first-boot` if a node no longer shows that such a resource is as planned."""
     used_by: tuple[str, ...]
     """The shipped steps with such a resource."""
     example: str
@@ -67,6 +69,7 @@ def describe_kind(name: str, steps: Mapping[str, Step]) -> DescribedKind:
         name=name,
         summary=summary_of(kind),
         fields=tuple(_fields(kind, "")),
+        until=None if kind.outlives_sealing else FIRST_BOOT,
         used_by=tuple(written),
         example=max(texts, key=lambda text: (texts[text], -len(text)), default=""),
     )
@@ -146,6 +149,8 @@ def _words_of_value(value: object) -> str:
 def kind_lines(kind: DescribedKind, width: int) -> Iterator[str]:
     """A kind as text."""
     yield from textwrap.wrap(f"{kind.name}: {kind.summary}", width, subsequent_indent="  ")
+    if kind.until:
+        yield from textwrap.wrap(f"Always {UNTIL_FIRST_BOOT}", width, initial_indent="  ", subsequent_indent="  ")
     yield from ["", "Fields in a plan"]
     first = max(len(field.name) for field in kind.fields)
     for field in kind.fields:

@@ -10,11 +10,13 @@ from imagegen.catalog.facts import paths
 from imagegen.config.fields import Key, keys
 from imagegen.describe.notes import field_notes
 from imagegen.resources.kinds import KINDS
+from imagegen.resources.model import FIRST_BOOT
 from imagegen.settle.facts import Facts
 from imagegen.steps.evaluate import ALWAYS
 from imagegen.steps.model import Step
 
 FACTS: Final = "facts."
+UNTIL_FIRST_BOOT: Final = "until: first-boot. A node may change it afterwards: -Check passes over it there"
 _PATH: Final = re.compile(r"\{\{ paths\.(\w+) \}\}")
 
 
@@ -47,6 +49,8 @@ class Change:
     when: str
     each: str | None
     """The list of which each item is a resource."""
+    until: str | None
+    """`first-boot` if a node may change it after its first boot."""
     reason: str
     """The comment of the step."""
 
@@ -122,6 +126,7 @@ def _changes(step: Step) -> Iterator[Change]:
             label=_with_paths(KINDS[kind].model_construct(**entry[kind]).label),
             when=str(entry.get("when", ALWAYS)),
             each=entry.get("each"),
+            until=entry.get("until") if KINDS[kind].outlives_sealing else FIRST_BOOT,
             reason=_comment_above(lines, step.resources.place((index,)).line),
         )
 
@@ -198,6 +203,7 @@ def _change_lines(change: Change, width: int) -> Iterator[str]:
     notes = [
         "" if change.when == ALWAYS else f"if {change.when}",
         f"for each of {change.each}" if change.each else "",
+        UNTIL_FIRST_BOOT if change.until else "",
     ]
     yield f"  {change.kind:<11} {change.label}"
     yield from (line for note in notes if note for line in _wrapped(note, width, " " * 14, " " * 16))

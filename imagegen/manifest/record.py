@@ -39,6 +39,7 @@ from imagegen.providers.provider import provider
 from imagegen.providers.tags import ACCEPTED, REJECTED
 from imagegen.render import guest_plan
 from imagegen.resources.model import Strict
+from imagegen.resources.release_record import RESOURCE
 
 _LIMIT_BYTES = 32 * 2**20
 
@@ -122,8 +123,10 @@ def rejected_report(file: Path) -> Path:
 
 def _differences(report: GuestReport, plan: BuildPlan) -> list[str]:
     phases = plan.image.phases
+    # The machine says which release record it has: another version of imagegen makes another record of the same image.
+    installed = dataclasses.replace(plan, release_record=_installed_record(report) or plan.release_record)
     compared = (
-        ("plan_sha256", report.plan_sha256, hashlib.sha256(guest_plan(plan)).hexdigest()),
+        ("plan_sha256", report.plan_sha256, hashlib.sha256(guest_plan(installed)).hexdigest()),
         ("name", report.name, plan.build.name),
         ("target", report.target, plan.image.provider),
         ("phases", [phase.name for phase in report.phases], [phase.name for phase in phases]),
@@ -135,6 +138,12 @@ def _differences(report: GuestReport, plan: BuildPlan) -> list[str]:
         odd = sorted(set(reported) ^ set(planned)) or ["their order"]
         differences.append(f"its resources differ from the plan's: {', '.join(odd[:3])}")
     return differences
+
+
+def _installed_record(report: GuestReport) -> str:
+    """The sha256 of the release record on the machine. Empty if there is none."""
+    found = next((resource.facts for resource in report.resources if resource.id == RESOURCE), None)
+    return str((found or {}).get("sha256", ""))
 
 
 _REBUILD: Final = "build again with --rebuild; if the report is rejected again, the image is not as planned"

@@ -6,6 +6,7 @@ Also applies the config's policy for downloads: the mirror, the allowed hosts an
 from __future__ import annotations
 
 import dataclasses
+import functools
 import graphlib
 import itertools
 import re
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 # The sections about the content of the image. Steps may read only these.
 _SECTIONS = {
     *("windows", "kubernetes", "runtime", "cni", "kube_proxy", "cloudbase_init", "host_names", "ssh", "wins"),
-    *("csi_proxy", "gmsa", "credential_providers", "images", "executables", "kubeadm_scripts", "proxy"),
+    *("csi_proxy", "gmsa", "credential_providers", "images", "image_tarballs", "executables"),
+    *("kubeadm_scripts", "proxy"),
 }
 
 
@@ -106,24 +108,42 @@ def artifact_requests(evaluated: tuple[EvaluatedStep, ...]) -> dict[str, Artifac
     return {name: request for step in evaluated for name, request in step.requests.items()}
 
 
-def image_requests(evaluated: Iterable[EvaluatedStep], spec: Spec) -> dict[str, ImageRequest]:
-    """All container images that the steps put on the machine, by their whole names.
+def image_requests(
+    evaluated: Iterable[EvaluatedStep], spec: Spec, *, with_tarballs: bool = False
+) -> dict[str, ImageRequest]:
+    """All container images that the steps pull, by their whole names; also those that they import from tarballs.
 
     The hosts that the policy does not allow are not asked for them."""
-    build, releases = spec.facts.windows_build, table("windows")["releases"]
-    runs = releases.get(spec.config.windows.release, {}).get("runs_images_of", [])
-    older = sorted((releases[name]["build"] for name in runs), reverse=True)
+    builds, isolated = _builds(spec)
     containerd = spec.config.runtime.containerd
     mirrors = containerd.registry_mirrors if containerd else {}
     requests = {}
     for item in evaluated:
-        for reference in (draft.fields.get("name") for draft in item.drafts if draft.kind == "image"):
+        drafts = [draft.fields for draft in item.drafts if draft.kind == "image"]
+        for reference in (fields.get("name") for fields in drafts if with_tarballs or not fields.get("artifact")):
             name = ImageName.parse(str(reference))
-            builds = dict.fromkeys([*([build] if build else []), *older])
             allowed = tuple(url for url in mirrors.get(name.registry, []) if _is_allowed(_host_of(url), spec.config))
             asks = _is_allowed(name.registry, spec.config)
-            requests[str(name)] = ImageRequest(name, tuple(builds), allowed, asks_registry=asks)
+            requests[str(name)] = ImageRequest(
+                *(name, builds, allowed),
+                asks_registry=asks,
+                isolated_builds=isolated,
+                may_ask=functools.partial(_is_allowed, config=spec.config),
+            )
     return requests
+
+
+def _builds(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The Windows builds whose containers share the host's kernel, and those that need Hyper-V isolation."""
+    own, releases = spec.facts.windows_build, table("windows")["releases"]
+    runs = releases.get(spec.config.windows.release, {}).get("runs_images_of", [])
+    older = sorted((releases[name]["build"] for name in runs), reverse=True)
+    builds = tuple(dict.fromkeys([*([own] if own else []), *older]))
+    if spec.config.windows.hyper_v != "isolation" or own is None:
+        return builds, ()
+    known = {row["build"] for row in (*releases.values(), *table("images")["former_tags"].values())}
+    isolated = spec.facts.hyper_v.builds if spec.config.runtime.containerd else (one for one in known if one < own)
+    return builds, tuple(sorted({*isolated} - {*builds}, reverse=True))
 
 
 def _host_of(url: str) -> str:

@@ -36,6 +36,8 @@ class PlannedResource:
     id: str
     kind: str
     fields: dict[str, object]
+    until: str | None = None
+    """`first-boot` if a node may change it after its first boot."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +134,9 @@ class BuildPlan(Generic[S]):
     image: ImagePart
     build: BuildPart
     settings: S
+    release_record: str = ""
+    """The sha256 of the release record. It has the identity, so it is in no part of the plan. Empty if the plan has no
+    such file."""
 
     @property
     def image_id(self) -> str:

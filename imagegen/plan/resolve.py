@@ -34,11 +34,12 @@ from imagegen.plan.model import (
 )
 from imagegen.resources.image_name import ImageName
 from imagegen.resources.kinds import KINDS
-from imagegen.resources.model import Resource
+from imagegen.resources.model import FIRST_BOOT, Resource
 from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
+    from imagegen.artifacts.image_lookup import ImageRequest
     from imagegen.config.model import ImageConfig
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
@@ -65,6 +66,11 @@ class PlacedResource:
     def repeated(self) -> bool:
         """Whether a later round has it again."""
         return self.round < self.step.meta.rounds
+
+    @property
+    def until(self) -> str | None:
+        """How long it stays as planned, if not for ever. A node does not show what sealing removes."""
+        return self.draft.until if self.resource.outlives_sealing else FIRST_BOOT
 
     def problem(self, message: str, hint: str) -> Problem:
         """A problem at its place in resources.yml."""
@@ -108,6 +114,7 @@ def cut_phases(steps: Sequence[TypedStep]) -> list[list[PlacedResource]]:
     return [*cut, []] if cut and cut[-1][-1].resource.may_restart else cut
 
 
+_SAVE = "save it under this name with `docker save` of Docker 25 or later, or with `ctr images export`"
 # Time for the engine's own work in a phase, besides the time of its steps.
 _PHASE_MARGIN_S = 600
 
@@ -137,7 +144,7 @@ def resolve(
     config = spec.config
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
-    phases = _phases(evaluated, lock, spec.provider)
+    phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider)
     limits = {name: minutes * 60 for name, minutes in config.timeouts.steps.items()}
     notes = {
         item.step.name: StepNotes(item.step.meta.summary, limits.get(item.step.name, _time_limit(item)))
@@ -210,6 +217,9 @@ def _pinned(config: ImageConfig) -> Iterator[tuple[str, str]]:
     for at, program in enumerate(config.executables):
         if program.sha256:
             yield f"executables[{at}]", program.sha256
+    for at, tarball in enumerate(config.image_tarballs):
+        if tarball.sha256:
+            yield f"image_tarballs[{at}]", tarball.sha256
     for at, provider in enumerate(config.credential_providers):
         if provider.sha256:
             yield f"credential_providers[{at}]", provider.sha256
@@ -229,9 +239,11 @@ def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
     }
 
 
-def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, provider: str) -> tuple[Phase, ...]:
+def _phases(
+    evaluated: tuple[EvaluatedStep, ...], lock: Lock, images: Mapping[str, ImageRequest], provider: str
+) -> tuple[Phase, ...]:
     problems: list[Problem] = []
-    typed = [(step, tuple(_resources(step, lock, problems))) for step in evaluated]
+    typed = [(step, tuple(_resources(step, lock, images, problems))) for step in evaluated]
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
     problems += [
@@ -250,14 +262,16 @@ def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
         PlannedStep(
             name,
             repeated,
-            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields()) for item in placed),
+            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields(), item.until) for item in placed),
         )
         for (name, repeated), placed in itertools.groupby(phase, key=lambda item: (item.step.name, item.repeated))
     )
     return Phase(f"phase-{number}", restart=any(item.resource.may_restart for item in phase), steps=steps)
 
 
-def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iterator[tuple[Draft, Resource]]:
+def _resources(
+    step: EvaluatedStep, lock: Lock, images: Mapping[str, ImageRequest], problems: list[Problem]
+) -> Iterator[tuple[Draft, Resource]]:
     document = step.step.resources
     for draft in step.drafts:
         fields = dict(draft.fields)
@@ -270,7 +284,10 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
                 problems.append(document.problem((*draft.path, key), message, f"it has {members}"))
                 continue
         if draft.kind == "image":
-            _pin_image(fields, lock)
+            missing_image = _pin_image(fields, lock, images, artifact)
+            if missing_image:
+                problems.append(document.problem(draft.path, *missing_image))
+                continue
         if draft.kind == "file" and "sha256" not in fields and artifact is not None:
             fields["sha256"] = artifact.sha256
         kind = KINDS[draft.kind]
@@ -291,13 +308,43 @@ def _pin_members(kind: str, fields: dict[str, Any], artifact: LockedArtifact) ->
     return missing, "expect"
 
 
-def _pin_image(fields: dict[str, Any], lock: Lock) -> None:
-    """Fill in what the lock says about a container image, and its whole name."""
+def _pin_image(
+    fields: dict[str, Any], lock: Lock, requests: Mapping[str, ImageRequest], tarball: LockedArtifact | None
+) -> tuple[str, str] | None:
+    """Fill in what the lock says about a container image, and its whole name. Returns a problem with its hint."""
     image = ImageName.parse(str(fields.get("name")))
     fields["name"] = str(image)
+    if fields.get("artifact"):
+        return _pin_tarball(fields, requests[str(image)], tarball)
     if locked := lock.images.get(str(image)):
-        fields["reference"] = str(dataclasses.replace(image, tag="", digest=locked.digest))
-        fields |= locked.model_dump(include={"digest", "layers", "size"})
+        # An index would let the runtime choose a manifest: containerd finds none that needs isolation, and Docker
+        # prefers none of the older builds. By a digest, Docker has an image only under the one that it was pulled by.
+        by_manifest = bool(fields.get("docker")) or locked.needs_isolation(requests[str(image)])
+        digest = locked.manifest if by_manifest else locked.digest
+        pulled = image if fields.get("docker") and image.digest else dataclasses.replace(image, tag="", digest=digest)
+        fields["reference"] = str(pulled)
+        fields |= locked.model_dump(include={"layers", "size"})
+        fields["digest"] = locked.config if fields.get("docker") else digest
+    return None
+
+
+def _pin_tarball(
+    fields: dict[str, Any], request: ImageRequest, tarball: LockedArtifact | None
+) -> tuple[str, str] | None:
+    images = (tarball.images if tarball else None) or {}
+    name, found = fields["name"], images.get(fields["name"])
+    if found is None:
+        has = ", ".join(sorted(images)[:12]) or "none"
+        return f"the tarball has no image {name} for Windows: it has {has}", _SAVE
+    variant = found.choose(request)
+    if variant is None:
+        has = ", ".join(sorted(one.os_version for one in found.variants))
+        return f"the tarball has {name} only for Windows {has}", "save the image for the Windows release of the config"
+    if not (variant.docker if fields.get("docker") else found.digest):
+        return f"{'Docker' if fields.get('docker') else 'containerd'} finds no name in this tarball", _SAVE
+    fields |= {"layers": variant.layers, "size": variant.size}
+    fields["digest"] = variant.config if fields.get("docker") else found.digest
+    return None
 
 
 def _members(

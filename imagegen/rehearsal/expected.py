@@ -19,7 +19,6 @@ BUNDLE_PATH = r"C:\Windows\Temp\imagegen-bundle.zip"
 ENTRY_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
-VARIABLES_PATH = "C:/Windows/Temp/imagegen-vars.ps1"
 REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
 
 _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"

@@ -18,7 +18,6 @@ from imagegen.rehearsal.expected import (
     GENERALISE_PATH,
     LOGS_PATH,
     REPORT_PATH,
-    VARIABLES_PATH,
 )
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result, Write
@@ -49,11 +48,9 @@ class Effects:
 
 @dataclasses.dataclass(frozen=True)
 class _Upload:
-    """`data` is None for the variables file, for which only the names of the variables are checked."""
-
     name: str
     path: str
-    data: bytes | None
+    data: bytes
 
     def __str__(self) -> str:
         return f"the upload of {self.name} to {self.path}"
@@ -113,7 +110,7 @@ class RehearsedGuest:
         self._scripts = scripts
         self._steps = tuple(_steps(expected, effects))
         self._done = 0
-        self._log_uploads, self._log_run = _log_steps(expected, effects)
+        self._log_upload, self._log_run = _log_steps(expected, effects)
         self._failure = ""
         self._partial_uploads: dict[str, bytearray] = {}
         self._complete_uploads: set[str] = set()
@@ -210,7 +207,7 @@ class RehearsedGuest:
         return bool(self._failure or self._faults) or self._done == len(self._steps)
 
     def _find_upload(self, destination: str, received: str) -> _Upload:
-        for step in (*self._steps[self._done :][:1], *self._log_uploads) if self._may_ask_for_logs else ():
+        for step in (*self._steps[self._done :][:1], self._log_upload) if self._may_ask_for_logs else ():
             if isinstance(step, _Upload) and _to_backslashes(step.path) == destination:
                 return step
         return self._expect(_Upload, received)
@@ -223,10 +220,7 @@ class RehearsedGuest:
         step = self._find_upload(destination, received)
         if destination != _to_backslashes(step.path):
             raise _DeviationError(f"received {received}; expected {step}")
-        if step.data is None:
-            if not packer.only_packers_variables(data):
-                raise _DeviationError(f"{step} sets variables that are not Packer's own")
-        elif data != step.data:
+        if data != step.data:
             raise _DeviationError(
                 f"{step} has other bytes than the tree: sha256 {hashlib.sha256(data).hexdigest()},"
                 f" expected {hashlib.sha256(step.data).hexdigest()}"
@@ -295,14 +289,12 @@ class RehearsedGuest:
 
 
 def _steps(expected: Expected, effects: Effects) -> Iterator[_Step]:
-    variables = _Upload("Packer's variables", VARIABLES_PATH, None)
     entry = _Upload("start.ps1", ENTRY_PATH, expected.entry)
     yield _Upload("the bundle", BUNDLE_PATH, expected.bundle)
     if expected.begins_with_restart:
         yield _Restart("the upload of the bundle")
         yield _RestartCheck("the upload of the bundle")
     for phase in expected.phases:
-        yield variables
         yield entry
         codes = (0, _RESTART_DUE) if phase.restart else (0,)
         yield _ScriptRun(phase.name, phase.command, entry, codes, _phase_runner(effects, phase))
@@ -311,15 +303,14 @@ def _steps(expected: Expected, effects: Effects) -> Iterator[_Step]:
             yield _RestartCheck(phase.name)
     yield _Download(REPORT_PATH)
     generalise = _Upload("generalise.ps1", GENERALISE_PATH, expected.generalise)
-    yield variables
     yield generalise
     yield _ScriptRun("generalise", expected.generalise_command, generalise, (0,), effects.generalise)
 
 
-def _log_steps(expected: Expected, effects: Effects) -> tuple[tuple[_Upload, ...], _ScriptRun]:
+def _log_steps(expected: Expected, effects: Effects) -> tuple[_Upload, _ScriptRun]:
     script = _Upload("logs.ps1", LOGS_PATH, expected.logs)
     run = _ScriptRun("logs", expected.logs_command, script, (0,), effects.print_logs)
-    return (_Upload("Packer's variables", VARIABLES_PATH, None), script), run
+    return script, run
 
 
 def _phase_runner(effects: Effects, phase: ExpectedPhase) -> Callable[[Write], int]:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
-    from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.winrm.observations import Cost
     from imagegen.settle.spec import Spec
 
@@ -60,7 +59,7 @@ _NOT_CHECKED = (
     "{boot}",
     "the permissions, quotas and networks of the account",
 )
-_IMAGES = "that the registries have your container images for this Windows: stand-ins were used"
+_IMAGES = "that the registries and tarballs have your container images for this Windows: stand-ins were used"
 _TAKEN_AS_RUN = "what your script {} does: the model machine took it as run and did not run it"
 _NOT_CHECKED_OF_BOOT = {
     True: "Windows Setup, cmd, PowerShell, kubeadm, kubelet and containerd of the node, which are models",
@@ -133,7 +132,7 @@ def rehearse_build(
             note["faults"] = dict(selected.trigger_counts())
         if choice:
             runner = Runner(scratch, environ, choice.modules, choice.reason)
-            _boot(sandbox.captured, spec, runner, folder, console, note)
+            _boot(sandbox, spec, runner, folder, console, note)
         duration = time.monotonic() - started
         note["seconds"] = round(duration, 1)
         manifest = _annotate(folder, note)
@@ -150,7 +149,7 @@ def _make_note(spec: Spec, cost: Cost, *, boots: bool) -> dict[str, JsonValue]:
 def _list_unchecked(spec: Spec, *, boots: bool) -> list[str]:
     words = {"agents": stand_in(spec.provider).agents, "boot": _NOT_CHECKED_OF_BOOT[boots]}
     config = spec.config
-    images = [_IMAGES] if config.images or config.windows.container_images else []
+    images = [_IMAGES] if config.images or config.windows.container_images or config.image_tarballs else []
     scripts = (_TAKEN_AS_RUN.format(script.file) for script in config.all_scripts)
     return [*(text.format(**words) for text in _NOT_CHECKED), *images, *scripts]
 
@@ -161,9 +160,10 @@ def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:
 
 
 def _boot(
-    captured: Machine | None, spec: Spec, runner: Runner, folder: Path, console: Console, note: dict[str, JsonValue]
+    sandbox: Sandbox, spec: Spec, runner: Runner, folder: Path, console: Console, note: dict[str, JsonValue]
 ) -> None:
     """Start a node from the captured machine, and add to `note` what the manifest says of it."""
+    captured = sandbox.captured
     if captured is None:
         raise BuildError("there is no machine to boot: nothing was sealed", hint=f"its files are in {folder}")
     log = folder / _BOOT_LOG
@@ -171,9 +171,8 @@ def _boot(
     _annotate(folder, note | {"failed": {"boot": ["it did not come to its end"]}})
     try:
         with console.task(f"starting a node from the image for {spec.target}", None):
-            booted = boot_image(
-                describe_image(captured, spec), runner, keep_log=lambda text: write_file(log, text.encode())
-            )
+            image = describe_image(captured, spec, sandbox.bundle)
+            booted = boot_image(image, runner, keep_log=lambda text: write_file(log, text.encode()))
     except BuildError as error:
         _annotate(folder, note | {"failed": {"boot": [error.message, *error.details]}})
         error.hint = error.hint or f"the log of cloudbase-init is {log}"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from imagegen.errors import VerificationError
+from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest
 from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
@@ -77,6 +78,7 @@ class Sandbox:
         self._faults: list[str] = []
         self._guests: list[tuple[RehearsedGuest, WinRMServer]] = []
         self._captured: Machine | None = None
+        self._bundle: Bundle | None = None
         self._closing = contextlib.ExitStack()
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
@@ -133,6 +135,12 @@ class Sandbox:
             return self._captured
 
     @property
+    def bundle(self) -> Bundle | None:
+        """The bundle that made the captured machine."""
+        with self._lock:
+            return self._bundle
+
+    @property
     def cost(self) -> Cost:
         """The WinRM traffic of all machines."""
         with self._lock:
@@ -165,7 +173,7 @@ class Sandbox:
             with self._lock:
                 self._faults += losses
                 if outcome.exit_code == 0:
-                    self._captured = machine
+                    self._captured, self._bundle = machine, Bundle.of_tree(expected)
             return _write_output(outcome, write)
 
         effects = Effects(

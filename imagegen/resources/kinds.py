@@ -315,26 +315,41 @@ class Script(Resource):
 
 
 class Image(Resource):
-    """A container image in containerd's namespace of Kubernetes: pulled by its digest, unpacked, and under its name."""
+    """A container image in the store of containerd or Docker, under the name by which pods look for it."""
 
+    artifact_form: ClassVar[ArtifactForm] = "image"
     name: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[^\s\"]+$", max_length=600)]
     """The whole name, with registry and with tag or digest: so containerd looks for the image of a pod."""
     reference: Annotated[
-        str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[^\s@\"]+@sha256:[0-9a-f]{64}$")
-    ]
-    """From where it is pulled: registry and repository with the digest."""
+        str | None, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[^\s@\"]+@sha256:[0-9a-f]{64}$")
+    ] = None
+    """From where it is pulled: registry and repository with a digest. None if it comes from a tarball."""
+    artifact: Name | None = None
+    """The tarball."""
     digest: ImageDigest
+    """Of what the name means to containerd; with Docker, the id of the image."""
     layers: ImageDigest
     """The name that containerd gives to the unpacked layers of this Windows build: it depends on their content."""
     size: Annotated[int, pydantic.Field(ge=0, lt=2**40)]
     """Of its compressed layers, in bytes."""
     pinned: bool = False
     """Whether kubelet must never delete it."""
-    ctr: WindowsPath
-    crictl: WindowsPath
+    ctr: WindowsPath | None = None
+    crictl: WindowsPath | None = None
+    docker: WindowsPath | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.reference is None) == (self.artifact is None):
+            raise ValueError("must have either reference or artifact")
+        if (self.docker is None) == (self.ctr is None) or (self.ctr is None) != (self.crictl is None):
+            raise ValueError("must have either docker, or ctr and crictl")
+        if self.docker and self.pinned:
+            raise ValueError("must not be pinned with docker, which pins no image")
+        return self
 
     def needs(self) -> tuple[str, ...]:
-        return (self.ctr, self.crictl)
+        return tuple(path for path in (self.ctr, self.crictl, self.docker) if path)
 
 
 class Volume(Resource):

@@ -1,6 +1,6 @@
 """The base of every kind of resource, and the types of their fields."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import pydantic
 
@@ -16,7 +16,9 @@ PastedSha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-fA-F]{
 ImageDigest = Annotated[str, pydantic.StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 # The form that an artifact's bytes must have.
-ArtifactForm = Literal["archive", "package", "file"]
+ArtifactForm = Literal["archive", "image", "package", "file"]
+FIRST_BOOT: Final = "first-boot"
+"""The `until` of a resource that a node may change after its first boot."""
 
 
 class Strict(pydantic.BaseModel):

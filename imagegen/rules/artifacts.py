@@ -65,6 +65,8 @@ def _own_artifacts(given: RuleInput) -> Iterator[tuple[YamlPath, str, str | None
             yield ("overrides", name), item, None
     for index, provider in enumerate(given.config.credential_providers):
         yield ("credential_providers", index, "url"), provider.url, provider.sha256
+    for index, tarball in enumerate(given.config.image_tarballs):
+        yield ("image_tarballs", index, "url"), tarball.url, tarball.sha256
     for index, executable in enumerate(given.config.executables):
         yield ("executables", index, "url"), executable.url, executable.sha256
 

@@ -1,4 +1,4 @@
-"""The rules for the container images that are pulled onto the image. Pure."""
+"""The rules for the container images of the machine image. Pure."""
 
 from collections.abc import Iterator
 
@@ -12,22 +12,18 @@ def _lists(given: RuleInput) -> list[tuple[YamlPath, str]]:
     return [
         *((("windows", "container_images", at), name) for at, name in enumerate(config.windows.container_images)),
         *((("images", at), name) for at, name in enumerate(config.images)),
+        *((("image_tarballs", at, "name"), one.name) for at, one in enumerate(config.image_tarballs)),
     ]
 
 
-@rule(
-    "container-images-runtime",
-    ERROR,
-    "Container images must be pulled onto the image with containerd",
-    why="they are in containerd's store, which Docker does not read",
-)
-def container_images_runtime(given: RuleInput) -> Iterator[Finding]:
-    for path, name in _lists(given)[:1]:
-        if given.config.runtime.docker:
+@rule("image-tarball-tag", ERROR, "The image of a tarball must be named by its tag", why="a tarball has no other name")
+def image_tarball_tag(given: RuleInput) -> Iterator[Finding]:
+    for index, tarball in enumerate(given.config.image_tarballs):
+        if "@" in tarball.name:
             yield Finding(
-                path[:-1],
-                f"{name} would be pulled with containerd, but the runtime is Docker",
-                "leave the list out, or choose containerd",
+                ("image_tarballs", index, "name"),
+                f"{tarball.name} has a digest",
+                "write the name and the tag that the tarball has; the lock pins the tarball by its sha256",
             )
 
 

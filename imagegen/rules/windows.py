@@ -100,6 +100,7 @@ def _container_images(given: RuleInput) -> list[tuple[YamlPath, str]]:
     return [
         *((("windows", "container_images", i), image) for i, image in enumerate(given.config.windows.container_images)),
         *((("images", index), image) for index, image in enumerate(given.config.images)),
+        *((("image_tarballs", at, "name"), one.name) for at, one in enumerate(given.config.image_tarballs)),
     ]
 
 

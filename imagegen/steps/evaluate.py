@@ -16,13 +16,15 @@ from imagegen.documents.own_files import OwnFile
 from imagegen.documents.problems import nearest, quoted
 from imagegen.documents.yaml import Document, YamlPath
 from imagegen.errors import ConfigError, Problem
+from imagegen.resources import release_record
 from imagegen.resources.kinds import KINDS
-from imagegen.resources.model import ArtifactForm
+from imagegen.resources.model import FIRST_BOOT, ArtifactForm
 from imagegen.steps.model import ArtifactMeta, Step
 from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
 
 ALWAYS = "always"
 """The reason of a step without a `when`."""
+_UNTIL_HINT = "remove it, unless a node may change the resource after its first boot"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Draft:
     path: YamlPath
     component: tuple[str, str] | None = None
     """The name and version of the component that it installs."""
+    until: str | None = None
+    """`first-boot` if a node may change it after its first boot."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +86,9 @@ def evaluate_step(
     finished = []
     for draft, seen in drafted:
         own = draft.fields.get("own")
-        if own is None:
+        if draft.fields.get("release_record"):
+            finished.append(_with_release_record(draft))
+        elif own is None:
             is_bundled = "source" in KINDS[draft.kind].model_fields
             finished.append(_with_text(step, draft, seen, texts, problems) if is_bundled else draft)
         elif own in own_files:
@@ -133,18 +139,23 @@ def _drafts(
     if not isinstance(entries, list):
         problems.append(step.resources.problem((), "must be a list of resources"))
         return
+    path: YamlPath
     for index, entry in enumerate(entries):
         keys = set(entry) if isinstance(entry, dict) else set[str]()
-        kinds = [*(keys - {"when", "each", "component", "version"})]
+        kinds = [*(keys - {"when", "each", "component", "version", "until"})]
         if len(keys & {"component", "version"}) == 1:
             problems.append(step.resources.problem((index,), "must have both component and version, or neither"))
+        elif "until" in keys and entry["until"] != FIRST_BOOT:
+            path = (index, "until")
+            message = f"unknown value {quoted(str(entry['until']))} (known: {FIRST_BOOT})"
+            problems.append(step.resources.problem(path, message, _UNTIL_HINT))
         elif len(kinds) != 1 or not isinstance(entry[kinds[0]], dict):
             problems.append(step.resources.problem((index,), "must be a map with one kind of resource and its fields"))
         elif kinds[0] not in KINDS:
             message, hint = f"unknown kind of resource {quoted(kinds[0])}", nearest(kinds[0], sorted(KINDS))
             problems.append(step.resources.problem((index, kinds[0]), message, hint))
         else:
-            path: YamlPath = (index, kinds[0])
+            path = (index, kinds[0])
             with _adding_to(problems, step.resources, path):
                 yield from _instances(kinds[0], entry, visible, path)
 
@@ -165,7 +176,11 @@ def _instances(
         if "when" in entry and not evaluate(str(entry["when"]), context):
             continue
         component = render_value([entry["component"], entry["version"]], context) if "component" in entry else None
-        yield Draft(kind, render_value(entry[kind], context), path, tuple(component) if component else None), context
+        until = str(entry["until"]) if "until" in entry else None
+        yield (
+            Draft(kind, render_value(entry[kind], context), path, tuple(component) if component else None, until),
+            context,
+        )
 
 
 def _contexts(each: object, visible: Mapping[str, object]) -> list[Mapping[str, object]]:
@@ -259,6 +274,14 @@ def _artifact_problems(
 
 def _hint(error: TemplateError) -> str:
     return "list it under `reads` in meta/step.yml" if isinstance(error, UnknownNameError) else ""
+
+
+def _with_release_record(draft: Draft) -> Draft:
+    """The file in the bundle whose content the plan decides last."""
+    fields = {name: value for name, value in draft.fields.items() if name != "release_record"}
+    return dataclasses.replace(
+        draft, fields={**fields, "source": release_record.SOURCE, "sha256": release_record.UNDECIDED}
+    )
 
 
 def _with_own_file(draft: Draft, file: OwnFile, step: Step, texts: dict[str, bytes]) -> Draft:

@@ -1,15 +1,13 @@
 # User data of the builder on AWS: enables WinRM over HTTPS with a new certificate, so that Packer can connect. Holds no secret.
 # EC2Launch runs it once at first boot, as SYSTEM.
-[CmdletBinding()]
-param()
+[CmdletBinding()] param()
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # Waits for the service, which Windows may still be starting or stopping.
 function Wait-WinRm {
-    [CmdletBinding()]
-    param([int]$TimeoutSeconds)
+    [CmdletBinding()] param([int]$TimeoutSeconds)
     Set-Service -Name 'WinRM' -StartupType Automatic
     $limit = [System.TimeSpan]::FromSeconds($TimeoutSeconds)
     $service = Get-Service -Name 'WinRM'
@@ -21,8 +19,7 @@ function Wait-WinRm {
 
 # Makes one listener on port 5986 with a certificate for two days, and removes all other listeners.
 function Install-Listener {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     $certificate = New-SelfSignedCertificate -DnsName $env:COMPUTERNAME -CertStoreLocation 'Cert:\LocalMachine\My' -FriendlyName 'imagegen-winrm' `
         -KeyAlgorithm RSA -KeyLength 2048 -HashAlgorithm SHA256 -KeyExportPolicy NonExportable -NotAfter ([System.DateTime]::Now.AddDays(2))
     foreach ($listener in @(Get-WSManInstance -ResourceURI 'winrm/config/Listener' -Enumerate)) {

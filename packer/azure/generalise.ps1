@@ -10,10 +10,11 @@ try {
     # From the folder that only SYSTEM and Administrators can access. The last phase unpacked and verified it.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
     $answers = 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml'
-    Invoke-Seal -Assert {
+    Invoke-Seal -Trim -Assert {
         if (-not [System.IO.File]::Exists($answers)) { throw "there is no $answers" }
         Wait-CloudService -Name 'RdAgent' -TimeoutSeconds 300
         Wait-CloudService -Name 'WindowsAzureGuestAgent' -TimeoutSeconds 300
+        Assert-NoAgent -Folder 'C:\Packages\Plugins'
     } -Generalise {
         # The builder's account is the built-in administrator, whose number is 500. If Windows marked its password as expired, Setup would wait for a new one at first boot.
         # The policy stays on the nodes.
@@ -27,7 +28,9 @@ try {
         Clear-AgentFolder -Parent 'C:\Packages\Plugins' -Name '*' -TimeoutSeconds 60
         Clear-AgentFolder -Parent 'C:\' -Name 'Packages' -TimeoutSeconds 60
         Clear-AgentFolder -Parent 'C:\' -Name 'AzureData' -TimeoutSeconds 60
-        Clear-AgentLog -Folder 'C:\WindowsAzure\Logs'
+        Clear-File -Folder 'C:\WindowsAzure\Logs'
+        # A node's agent would take an extension of the builder for one of its own.
+        Clear-AgentState -Key 'SOFTWARE\Microsoft\Windows Azure\HandlerState'
     }
 }
 catch {

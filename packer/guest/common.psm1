@@ -10,8 +10,7 @@ $script:LocalMachine = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win
 
 # An exception with the exit code for the entry script.
 function Get-Failure {
-    [CmdletBinding()]
-    param([int]$ExitCode, [string]$Message)
+    [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message
     $failure.Data['ExitCode'] = $ExitCode
     $failure
@@ -19,23 +18,20 @@ function Get-Failure {
 
 # The innermost message: the exceptions that .NET wraps around it name methods, not causes.
 function Get-Cause {
-    [CmdletBinding()]
-    param($ErrorRecord)
+    [CmdletBinding()] param($ErrorRecord)
     $ErrorRecord.Exception.GetBaseException().Message
 }
 
 # Ordinal, because the operators -eq and -ceq compare by culture, which ignores some characters.
 function Test-SameText {
-    [CmdletBinding()]
-    param([string]$Left, [string]$Right, [switch]$IgnoreCase)
+    [CmdletBinding()] param([string]$Left, [string]$Right, [switch]$IgnoreCase)
     $comparison = [System.StringComparison]::Ordinal
     if ($IgnoreCase) { $comparison = [System.StringComparison]::OrdinalIgnoreCase }
     [string]::Equals($Left, $Right, $comparison)
 }
 
 function Test-SameList {
-    [CmdletBinding()]
-    param([object[]]$Left, [object[]]$Right, [switch]$IgnoreCase)
+    [CmdletBinding()] param([object[]]$Left, [object[]]$Right, [switch]$IgnoreCase)
     if ($Left.Count -ne $Right.Count) { return $false }
     for ($index = 0; $index -lt $Left.Count; $index++) {
         if (-not (Test-SameText -Left $Left[$index] -Right $Right[$index] -IgnoreCase:$IgnoreCase)) { return $false }
@@ -45,8 +41,7 @@ function Test-SameList {
 
 # Each text once, in ordinal order: Sort-Object sorts by culture and ignores hyphens.
 function Get-SortedText {
-    [CmdletBinding()]
-    param([string[]]$Text)
+    [CmdletBinding()] param([string[]]$Text)
     $set = New-Object -TypeName 'System.Collections.Generic.SortedSet[string]' -ArgumentList ([System.StringComparer]::Ordinal)
     foreach ($one in $Text) { $null = $set.Add($one) }
     foreach ($one in $set) { $one }
@@ -54,30 +49,26 @@ function Get-SortedText {
 
 # The sha256 of a file in the plan's form.
 function Get-Digest {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant()
 }
 
 # One line of JSON in ASCII. Without -Depth, 5.1 silently cuts values at two levels.
 function ConvertTo-AsciiJson {
-    [CmdletBinding()]
-    param($Value)
+    [CmdletBinding()] param($Value)
     $json = ConvertTo-Json -InputObject $Value -Compress -Depth 10
     [regex]::Replace($json, '[^\x20-\x7e]', { param($Found) '\u{0:x4}' -f [int][char]$Found.Value })
 }
 
 # .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
 function Move-IntoPlace {
-    [CmdletBinding()]
-    param([string]$From, [string]$To)
+    [CmdletBinding()] param([string]$From, [string]$To)
     [System.IO.File]::Delete($To)
     [System.IO.File]::Move($From, $To)
 }
 
 function Write-TextFile {
-    [CmdletBinding()]
-    param([string]$Path, [string]$Text)
+    [CmdletBinding()] param([string]$Path, [string]$Text)
     $new = $Path + '.new'
     [System.IO.File]::WriteAllText($new, $Text, $script:Utf8)
     Move-IntoPlace -From $new -To $Path
@@ -85,8 +76,7 @@ function Write-TextFile {
 
 # The running services whose command names a file.
 function Get-ServiceUsing {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
     $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
     foreach ($name in Get-RegistrySubKey -Key $services) {
@@ -103,8 +93,7 @@ function Get-ServiceUsing {
 # Copies a file to <path>.new, verifies its sha256, and then moves it to its path. <path>.new is always removed.
 # A copy inherits the access rights of its folder. A moved file would keep its old rights.
 function Copy-IntoPlace {
-    [CmdletBinding()]
-    param([string]$From, [string]$To, [string]$Digest)
+    [CmdletBinding()] param([string]$From, [string]$To, [string]$Digest)
     $new = $To + '.new'
     try {
         # A killed run may have left a read-only file.
@@ -131,8 +120,7 @@ function Copy-IntoPlace {
 
 # Everything below a folder, except what is behind a link: that belongs to another folder, and a link to a folder above it has no end.
 function Get-TreeEntry {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     if ([System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)) { return }
     foreach ($entry in [System.IO.Directory]::GetFileSystemEntries($Path)) {
         $entry
@@ -142,8 +130,7 @@ function Get-TreeEntry {
 
 # Deletes a folder with its content. Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
 function Clear-Tree {
-    [CmdletBinding()]
-    param([string]$Path, [int]$TimeoutSeconds = 30)
+    [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds = 30)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
         try {
@@ -167,8 +154,7 @@ function Clear-Tree {
 
 # The last lines of a log, which its writer may still have open. A missing log has no lines.
 function Get-LogTail {
-    [CmdletBinding()]
-    param([string]$Path, [int]$Lines)
+    [CmdletBinding()] param([string]$Path, [int]$Lines)
     if (-not [System.IO.File]::Exists($Path)) { return }
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
     $reader = New-Object -TypeName System.IO.StreamReader -ArgumentList $stream
@@ -179,21 +165,18 @@ function Get-LogTail {
 
 # The rest of a step's time in seconds, at least 1, so that a wait checks at least once.
 function Get-SecondsLeft {
-    [CmdletBinding()]
-    param($Context)
+    [CmdletBinding()] param($Context)
     [int][Math]::Max(1, $Context.LimitSeconds - $Context.Clock.Elapsed.TotalSeconds)
 }
 
 function Get-SystemTool {
-    [CmdletBinding()]
-    param([string]$Name)
+    [CmdletBinding()] param([string]$Name)
     [System.IO.Path]::Combine($env:SystemRoot, 'System32', $Name)
 }
 
 # One argument as the Windows C runtime reads it back.
 function ConvertTo-NativeArgument {
-    [CmdletBinding()]
-    param([string]$Value)
+    [CmdletBinding()] param([string]$Value)
     if ($Value -ne '' -and $Value -notmatch '[\s"]') { return $Value }
     $escaped = $Value -replace '(\\*)"', '$1$1\"'
     $escaped = $escaped -replace '(\\+)$', '$1$1'
@@ -203,8 +186,7 @@ function ConvertTo-NativeArgument {
 # Runs a program with a deadline. Throws on an unexpected exit code.
 # -ArgumentLine is passed unchanged, for programs with their own quoting.
 function Invoke-Native {
-    [CmdletBinding()]
-    param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
+    [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
     $start.FileName = $FilePath
     $start.Arguments = (@(foreach ($one in $ArgumentList) { ConvertTo-NativeArgument -Value $one }) + @($ArgumentLine) -join ' ').Trim()
@@ -235,16 +217,57 @@ function Invoke-Native {
     finally { $process.Dispose() }
 }
 
+# Registers a task of SYSTEM, by SID because the name of the account is localised. With the default priority, 7, its reads and writes come after those of all others.
+function Register-SystemTask {
+    [CmdletBinding()] param([string]$Name, [string]$Triggers = '<Triggers />', [long]$LimitSeconds, [string]$Program, [string]$Arguments)
+    $limit = [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($LimitSeconds))
+    $command = [System.Security.SecurityElement]::Escape($Program)
+    $words = [System.Security.SecurityElement]::Escape($Arguments)
+    $xml = @(
+        '<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">', $Triggers
+        '<Principals><Principal id="Author"><UserId>S-1-5-18</UserId><RunLevel>HighestAvailable</RunLevel></Principal></Principals>'
+        '<Settings><MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy><DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>'
+        "<StopIfGoingOnBatteries>false</StopIfGoingOnBatteries><ExecutionTimeLimit>$limit</ExecutionTimeLimit><Priority>6</Priority></Settings>"
+        "<Actions Context=`"Author`"><Exec><Command>$command</Command><Arguments>$words</Arguments></Exec></Actions></Task>"
+    ) -join ''
+    $null = Register-ScheduledTask -TaskName $Name -TaskPath '\' -Xml $xml -Force -ErrorAction Stop
+}
+
+# Runs a script as SYSTEM until its answer is there: some parts of Windows refuse a network logon, such as the builder's over WinRM.
+function Invoke-AsSystem {
+    [CmdletBinding()] param([string]$Name, [string]$File, [string[]]$ArgumentList, [string]$Answer, [int]$TimeoutSeconds)
+    $words = @('-NoProfile', '-NonInteractive', '-ExecutionPolicy', 'Bypass', '-File', $File) + $ArgumentList
+    $line = @(foreach ($word in $words) { ConvertTo-NativeArgument -Value $word }) -join ' '
+    try {
+        # Without a trigger it runs only when it is started here.
+        Register-SystemTask -Name $Name -LimitSeconds $TimeoutSeconds -Program (Get-SystemTool -Name 'WindowsPowerShell\v1.0\powershell.exe') -Arguments $line
+        Start-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction Stop
+        $clock = [System.Diagnostics.Stopwatch]::StartNew()
+        while (-not [System.IO.File]::Exists($Answer)) {
+            if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "the task $Name did not finish within $TimeoutSeconds s" }
+            # 267009 is that it runs, and 267011 that it has not run yet.
+            $result = [long](Get-ScheduledTaskInfo -TaskName $Name -TaskPath '\' -ErrorAction Stop).LastTaskResult
+            if (@(267009, 267011) -notcontains $result -and $clock.Elapsed.TotalSeconds -gt 60 -and -not [System.IO.File]::Exists($Answer)) {
+                throw "the task $Name ended with $result, and left no answer"
+            }
+            Start-Sleep -Seconds 5
+        }
+    }
+    finally {
+        # One that was never registered cannot be removed.
+        Stop-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction SilentlyContinue
+        Unregister-ScheduledTask -TaskName $Name -TaskPath '\' -Confirm:$false -ErrorAction SilentlyContinue
+    }
+}
+
 # Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards.
 function Open-RegistryKey {
-    [CmdletBinding()]
-    param([string]$Key)
+    [CmdletBinding()] param([string]$Key)
     $script:LocalMachine.OpenSubKey($Key.Substring('HKLM:\'.Length))
 }
 
 function Test-RegistryKey {
-    [CmdletBinding()]
-    param([string]$Key)
+    [CmdletBinding()] param([string]$Key)
     $opened = Open-RegistryKey -Key $Key
     if ($null -eq $opened) { return $false }
     $opened.Dispose()
@@ -253,8 +276,7 @@ function Test-RegistryKey {
 
 # The names of the subkeys of a key; none if the key does not exist.
 function Get-RegistrySubKey {
-    [CmdletBinding()]
-    param([string]$Key)
+    [CmdletBinding()] param([string]$Key)
     $opened = Open-RegistryKey -Key $Key
     if ($null -eq $opened) { return }
     try { $opened.GetSubKeyNames() }
@@ -263,8 +285,7 @@ function Get-RegistrySubKey {
 
 # A value as {type, data}: unexpanded, numbers unsigned; $null if the key or the value does not exist.
 function Get-RegistryValue {
-    [CmdletBinding()]
-    param([string]$Key, [string]$Name)
+    [CmdletBinding()] param([string]$Key, [string]$Name)
     $opened = Open-RegistryKey -Key $Key
     if ($null -eq $opened) { return $null }
     try {
@@ -280,8 +301,7 @@ function Get-RegistryValue {
 
 # The data of a value, or $Default if it does not exist. For single values only: a list would be unrolled.
 function Get-RegistryData {
-    [CmdletBinding()]
-    param([string]$Key, [string]$Name, $Default = $null)
+    [CmdletBinding()] param([string]$Key, [string]$Name, $Default = $null)
     $value = Get-RegistryValue -Key $Key -Name $Name
     if ($null -eq $value) { return $Default }
     return $value.data
@@ -289,8 +309,7 @@ function Get-RegistryData {
 
 # CreateSubKey opens an existing key without changing its other values and subkeys.
 function Write-RegistryValue {
-    [CmdletBinding()]
-    param([string]$Key, [string]$Name, [string]$Type, $Data)
+    [CmdletBinding()] param([string]$Key, [string]$Name, [string]$Type, $Data)
     $opened = $script:LocalMachine.CreateSubKey($Key.Substring('HKLM:\'.Length))
     try {
         $kind = [Microsoft.Win32.RegistryValueKind]$Type
@@ -303,40 +322,56 @@ function Write-RegistryValue {
     finally { $opened.Dispose() }
 }
 
-# The facts about Windows in the report. CurrentState 112 means installed.
-function Get-MachineFact {
-    [CmdletBinding()]
-    param()
-    $windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
+# The KB numbers of Windows' packages that are in one of these states, or in any, with the revision of Windows that a cumulative update brings.
+function Get-UpdatePackage {
+    [CmdletBinding()] param([int[]]$State = @())
     $packages = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\Packages'
-    $updates = @(foreach ($name in Get-RegistrySubKey -Key $packages) {
-            $key = "$packages\$name"
-            if ((Get-RegistryData -Key $key -Name 'CurrentState' -Default 0) -ne 112) { continue }
-            # The name of a cumulative update has no KB number, but its InstallLocation has.
-            $origin = Get-RegistryData -Key $key -Name 'InstallLocation' -Default ''
-            foreach ($found in [regex]::Matches("$name $origin", 'KB\d+')) { $found.Value }
-        })
+    foreach ($name in Get-RegistrySubKey -Key $packages) {
+        if ($State.Count -gt 0 -and $State -notcontains (Get-RegistryData -Key "$packages\$name" -Name 'CurrentState' -Default 0)) { continue }
+        # The name of a cumulative update has no KB number, but its InstallLocation has.
+        $text = "$name $(Get-RegistryData -Key "$packages\$name" -Name 'InstallLocation' -Default '')"
+        $revision = $null
+        $version = [regex]::Match($name, '\APackage_for_RollupFix~.*~\d+\.(\d+)\.')
+        if ($version.Success) { $revision = [int]$version.Groups[1].Value }
+        foreach ($kb in Get-SortedText -Text @(foreach ($found in [regex]::Matches($text, 'KB\d+')) { $found.Value })) { [ordered]@{ kb = $kb; ubr = $revision } }
+    }
+}
+
+# The record of a resource of updates: its finished rounds, and what they installed. One that a killed run damaged counts as none.
+function Read-UpdateRecord {
+    [CmdletBinding()] param([string]$Path)
+    $none = @{ rounds = 0; installed = @(); serviced = @() }
+    if (-not [System.IO.File]::Exists($Path)) { return $none }
+    try {
+        $record = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Path))
+        return @{ rounds = [int]$record.rounds; installed = @($record.installed); serviced = @($record.serviced) }
+    }
+    catch { return $none }
+}
+
+# The facts about Windows in the report. The state 112 means installed.
+function Get-MachineFact {
+    [CmdletBinding()] param()
+    $windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
     return [ordered]@{
         product = [string](Get-RegistryData -Key $windows -Name 'ProductName')
         edition = [string](Get-RegistryData -Key $windows -Name 'EditionID')
         installation = [string](Get-RegistryData -Key $windows -Name 'InstallationType')
         build = [int](Get-RegistryData -Key $windows -Name 'CurrentBuildNumber')
         ubr = [int](Get-RegistryData -Key $windows -Name 'UBR')
-        updates = @(Get-SortedText -Text $updates)
+        updates = @(Get-SortedText -Text @(foreach ($one in Get-UpdatePackage -State 112) { $one.kb }))
     }
 }
 
 # 1.2 matches 1.2 and every 1.2.x.
 function Test-SameVersion {
-    [CmdletBinding()]
-    param([string]$Found, [string]$Wanted)
+    [CmdletBinding()] param([string]$Found, [string]$Wanted)
     return ($Found -ceq $Wanted -or $Found.StartsWith($Wanted + '.', [System.StringComparison]::Ordinal))
 }
 
 # The registered version of an MSI product; $null if there is none. Of several registrations, the matching one counts, or else the last.
 function Get-PackageVersion {
-    [CmdletBinding()]
-    param([string]$Product, [string]$Version)
+    [CmdletBinding()] param([string]$Product, [string]$Version)
     $found = $null
     foreach ($root in 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Uninstall', 'HKLM:\SOFTWARE\WOW6432Node\Microsoft\Windows\CurrentVersion\Uninstall') {
         foreach ($name in Get-RegistrySubKey -Key $root) {
@@ -352,8 +387,7 @@ function Get-PackageVersion {
 
 # A service's failure actions as {restart_after_s, reset_after_s}; $null unless all actions are restarts after the same time.
 function Get-ServiceRecovery {
-    [CmdletBinding()]
-    param([string]$Key)
+    [CmdletBinding()] param([string]$Key)
     $value = Get-RegistryValue -Key $Key -Name 'FailureActions'
     if ($null -eq $value -or $value.type -ne 'Binary') { return $null }
     # SERVICE_FAILURE_ACTIONS in the registry: reset period, two unused words, count, offset, and (type, milliseconds) for each action.
@@ -371,8 +405,7 @@ function Get-ServiceRecovery {
 
 # Starts or stops a service and waits for it within the step's time. Fails at once if the service that it started dies.
 function Wait-ServiceState {
-    [CmdletBinding()]
-    param([string]$Name, [string]$State, $Context)
+    [CmdletBinding()] param([string]$Name, [string]$State, $Context)
     $service = Get-Service -Name $Name
     $up = $State -eq 'running'
     # From a pending state Windows neither starts nor stops a service (errors 1056 and 1061).
@@ -395,8 +428,7 @@ function Wait-ServiceState {
 }
 
 function Test-RestartPending {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     foreach ($key in 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending',
         'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired') {
         if (Test-RegistryKey -Key $key) { return $true }

@@ -18,15 +18,13 @@ $script:StallSeconds = 60
 
 # The URL without query and credentials, which may hold a secret.
 function Get-PublicAddress {
-    [CmdletBinding()]
-    param([System.Uri]$Address)
+    [CmdletBinding()] param([System.Uri]$Address)
     '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath
 }
 
 # The plan's proxy as a .NET object; $null for none. HttpClient of .NET Framework does not read HTTPS_PROXY.
 function Get-Proxy {
-    [CmdletBinding()]
-    param($Wanted)
+    [CmdletBinding()] param($Wanted)
     if ($null -eq $Wanted) { return $null }
     $proxy = New-Object -TypeName System.Net.WebProxy -ArgumentList $Wanted.url
     $proxy.BypassList = [string[]]@($Wanted.bypass)
@@ -34,16 +32,14 @@ function Get-Proxy {
 }
 
 function Get-PartLength {
-    [CmdletBinding()]
-    param($Item)
+    [CmdletBinding()] param($Item)
     if (-not [System.IO.File]::Exists($Item.Part)) { return [long]0 }
     return (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length
 }
 
 # Begins an attempt. Continues at the end of a partial file.
 function Open-Attempt {
-    [CmdletBinding()]
-    param($Item, [System.Uri]$Address, [double]$Now)
+    [CmdletBinding()] param($Item, [System.Uri]$Address, [double]$Now)
     if ($Address.Scheme -ne 'https') { throw (Get-Failure -ExitCode 6 -Message "$(Get-PublicAddress -Address $Address) is not https") }
     $handler = New-Object -TypeName System.Net.Http.HttpClientHandler
     # Redirects are followed by this module, because .NET Framework would follow one to http.
@@ -68,8 +64,7 @@ function Open-Attempt {
 
 # Ends an attempt in any state. Closes the file last, because nothing may write to it afterwards.
 function Close-Attempt {
-    [CmdletBinding()]
-    param($Item)
+    [CmdletBinding()] param($Item)
     if ($null -ne $Item.Response) { $Item.Response.Dispose() }
     if ($null -ne $Item.Client) { $Item.Client.Dispose() }
     if ($null -ne $Item.Copy) { $null = [System.Threading.Tasks.Task]::WaitAny([System.Threading.Tasks.Task[]]@($Item.Copy), 5000) }
@@ -79,8 +74,7 @@ function Close-Attempt {
 
 # Checks status and headers. True if there is nothing to read: the partial file has all bytes, or too many.
 function Receive-Head {
-    [CmdletBinding()]
-    param($Item, [double]$Now)
+    [CmdletBinding()] param($Item, [double]$Now)
     $response = $Item.Send.GetAwaiter().GetResult()
     $Item.Response = $response
     $code = [int]$response.StatusCode
@@ -112,8 +106,7 @@ function Receive-Head {
 
 # Continues an attempt after its tasks have ended. True when no more bytes come.
 function Step-Attempt {
-    [CmdletBinding()]
-    param($Item, [double]$Now)
+    [CmdletBinding()] param($Item, [double]$Now)
     if ($null -eq $Item.Copy) {
         if (-not $Item.Send.IsCompleted) { return $false }
         return (Receive-Head -Item $Item -Now $Now)
@@ -134,8 +127,7 @@ function Step-Attempt {
 
 # Accepts the file only if it has the size and the sha256 of the plan.
 function Complete-Item {
-    [CmdletBinding()]
-    param($Item)
+    [CmdletBinding()] param($Item)
     $known = $Item.LengthKnown
     Close-Attempt -Item $Item
     $length = Get-PartLength -Item $Item
@@ -149,8 +141,7 @@ function Complete-Item {
 
 # Decides after a failed attempt: retry after a pause, or fail.
 function Resolve-Attempt {
-    [CmdletBinding()]
-    param($Item, $ErrorRecord, [double]$Now)
+    [CmdletBinding()] param($Item, $ErrorRecord, [double]$Now)
     Close-Attempt -Item $Item
     $code = $ErrorRecord.Exception.Data['ExitCode']
     $why = Get-Cause -ErrorRecord $ErrorRecord
@@ -178,8 +169,7 @@ function Resolve-Attempt {
 
 # One download: its request and its progress.
 function Get-Download {
-    [CmdletBinding()]
-    param($Artifact, $Proxy)
+    [CmdletBinding()] param($Artifact, $Proxy)
     @{
         Proxy = $Proxy
         Name = $Artifact.Name; Url = [System.Uri]$Artifact.Url; Digest = $Artifact.Digest; Size = [long]$Artifact.Size
@@ -191,8 +181,7 @@ function Get-Download {
 
 # True if the file exists and is right. A wrong file is removed.
 function Test-Download {
-    [CmdletBinding()]
-    param($Item)
+    [CmdletBinding()] param($Item)
     if (-not [System.IO.File]::Exists($Item.Path)) { return $false }
     if ((Get-Digest -Path $Item.Path) -ceq $Item.Digest) { return $true }
     [System.IO.File]::Delete($Item.Path)
@@ -201,8 +190,7 @@ function Test-Download {
 
 # Downloads all artifacts in parallel, each with its own retries. $Proxy is the plan's. $Announce is called with name, status and size.
 function Receive-Artifact {
-    [CmdletBinding()]
-    param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
+    [CmdletBinding()] param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     $through = Get-Proxy -Wanted $Proxy
     $items = @(foreach ($one in $Artifact) { Get-Download -Artifact $one -Proxy $through })

@@ -12,8 +12,7 @@ $script:Windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
 # ---- output for people and for the host
 
 function Write-Line {
-    [CmdletBinding()]
-    param($Session, [string]$Text)
+    [CmdletBinding()] param($Session, [string]$Text)
     [System.Console]::Out.WriteLine($Text)
     # -Check and -WhatIf write no log.
     if ($null -eq $Session.Log) { return }
@@ -23,8 +22,7 @@ function Write-Line {
 
 # One event line. Only its reason can make it too long.
 function Write-EventLine {
-    [CmdletBinding()]
-    param($Session, [System.Collections.Specialized.OrderedDictionary]$Fields)
+    [CmdletBinding()] param($Session, [System.Collections.Specialized.OrderedDictionary]$Fields)
     if ($Fields.Contains('reason') -and $Fields['reason'].Length -gt 600) { $Fields['reason'] = $Fields['reason'].Substring(0, 600) }
     $json = ConvertTo-AsciiJson -Value $Fields
     while ($json.Length -gt 1000 -and $Fields.Contains('reason') -and $Fields['reason'].Length -gt 0) {
@@ -37,8 +35,7 @@ function Write-EventLine {
 }
 
 function Write-PhaseEvent {
-    [CmdletBinding()]
-    param($Session, [string]$Phase, [string]$Status, [int]$Resources, [long]$Milliseconds, [string]$Reason = '')
+    [CmdletBinding()] param($Session, [string]$Phase, [string]$Status, [int]$Resources, [long]$Milliseconds, [string]$Reason = '')
     Write-EventLine -Session $Session -Fields ([ordered]@{
             event = 'phase'; phase = $Phase; status = $Status; resources = $Resources; changed = $Session.Changed
             restart = $Session.Restart; ms = $Milliseconds; reason = $Reason
@@ -46,8 +43,7 @@ function Write-PhaseEvent {
 }
 
 function Write-ResourceEvent {
-    [CmdletBinding()]
-    param($Session, $Entry, [string]$Status, [long]$Milliseconds, [string]$Reason = '')
+    [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds, [string]$Reason = '')
     Write-EventLine -Session $Session -Fields ([ordered]@{
             event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason
         })
@@ -57,8 +53,7 @@ function Write-ResourceEvent {
 
 # Parses a saved state of any plan. Throws if it is damaged.
 function ConvertFrom-StateText {
-    [CmdletBinding()]
-    param([string]$Text)
+    [CmdletBinding()] param([string]$Text)
     $saved = ConvertFrom-Json -InputObject $Text
     if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is not a state of version 1' }
     $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{} }
@@ -74,8 +69,7 @@ function ConvertFrom-StateText {
 
 # The state of earlier runs of this plan. A crash may leave an incomplete file, or in the middle of a move only the complete .new file.
 function Read-State {
-    [CmdletBinding()]
-    param($Session)
+    [CmdletBinding()] param($Session)
     foreach ($path in $Session.StatePath, ($Session.StatePath + '.new')) {
         if (-not [System.IO.File]::Exists($path)) { continue }
         $text = [System.IO.File]::ReadAllText($path)
@@ -91,8 +85,7 @@ function Read-State {
 }
 
 function Save-State {
-    [CmdletBinding()]
-    param($Session)
+    [CmdletBinding()] param($Session)
     foreach ($name in @($Session.State.Phases.Keys)) {
         $Session.State.Phases[$name].changed = @(Get-ChangedEntry -Session $Session -Phase $name).Count
     }
@@ -103,8 +96,7 @@ function Save-State {
 
 # The resources of a phase whose saved status is one of -Status: by default those that any run of this plan changed.
 function Get-ChangedEntry {
-    [CmdletBinding()]
-    param($Session, [string]$Phase, [string[]]$Status = @('changed'))
+    [CmdletBinding()] param($Session, [string]$Phase, [string[]]$Status = @('changed'))
     foreach ($entry in $Session.Entries) {
         $saved = $Session.State.Resources[$entry.Id]
         if ($entry.Phase -ceq $Phase -and $null -ne $saved -and $Status -ccontains $saved.status) { $entry }
@@ -114,8 +106,7 @@ function Get-ChangedEntry {
 # 'changed' is never overwritten: the report says what the whole build did, not only its last run.
 # 'setting' is overwritten only by 'changed': a set that failed or was killed may have changed something.
 function Save-Outcome {
-    [CmdletBinding()]
-    param($Session, $Entry, [string]$Status, [long]$Milliseconds)
+    [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds)
     $saved = $Session.State.Resources[$Entry.Id]
     if ($Status -ceq 'changed' -or $null -eq $saved -or @('changed', 'setting') -cnotcontains $saved.status) {
         $Session.State.Resources[$Entry.Id] = [ordered]@{ status = $Status; ms = $Milliseconds }
@@ -127,8 +118,7 @@ function Save-Outcome {
 
 # The plan's resources in order, each with its phase and step.
 function Get-Entry {
-    [CmdletBinding()]
-    param($Plan)
+    [CmdletBinding()] param($Plan)
     foreach ($phase in $Plan.phases) {
         foreach ($step in $phase.steps) {
             # Starts when the first of these resources is set.
@@ -139,7 +129,7 @@ function Get-Entry {
                 if ($null -ne $artifact) { $name = $artifact.Value }
                 @{
                     Phase = $phase.name; Step = $step.name; Repeated = [bool]$step.repeated; Clock = $clock; LimitSeconds = [int]$step.timeout_s
-                    Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name
+                    Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name; Until = $resource.until
                 }
             }
         }
@@ -147,8 +137,7 @@ function Get-Entry {
 }
 
 function Get-Session {
-    [CmdletBinding()]
-    param([string]$Root, $Plan, [string]$PlanDigest)
+    [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest)
     $session = @{
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
@@ -165,8 +154,7 @@ function Get-Session {
 
 # A failure that names step, resource and reason. A failure with its own exit code keeps it.
 function Get-EntryFailure {
-    [CmdletBinding()]
-    param($Entry, $ErrorRecord)
+    [CmdletBinding()] param($Entry, $ErrorRecord)
     $code = $ErrorRecord.Exception.Data['ExitCode']
     if ($null -eq $code) { $code = 6 }
     Get-Failure -ExitCode $code -Message "step $($Entry.Step), resource $($Entry.Id): $(Get-Cause -ErrorRecord $ErrorRecord)"
@@ -176,8 +164,7 @@ function Get-EntryFailure {
 
 # get and test: the facts, and every difference from the plan.
 function Read-Entry {
-    [CmdletBinding()]
-    param($Session, $Entry)
+    [CmdletBinding()] param($Session, $Entry)
     $kind = $Session.Kinds[$Entry.Kind]
     $now = & $kind.Get $Entry.Fields
     $reasons = @(& $kind.Test $Entry.Fields $now)
@@ -186,8 +173,7 @@ function Read-Entry {
 
 # Downloads the artifacts that are not in the artifacts folder yet.
 function Receive-EntryArtifact {
-    [CmdletBinding()]
-    param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
+    [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
     $wanted = [ordered]@{}
     foreach ($entry in $Entries) {
         $artifact = $Session.Plan.artifacts.PSObject.Properties[$entry.Artifact].Value
@@ -207,8 +193,7 @@ function Receive-EntryArtifact {
 
 # What set may use besides the fields: the bundle, the artifact's file, a folder for logs, and the rest of the step's time.
 function Get-Context {
-    [CmdletBinding()]
-    param($Session, $Entry)
+    [CmdletBinding()] param($Session, $Entry)
     $Entry.Clock.Start()
     $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds }
     if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
@@ -225,8 +210,7 @@ function Get-Context {
 
 # set and a second test. Saves before set that it begins, and saves a needed restart before anything else can fail.
 function Invoke-Set {
-    [CmdletBinding()]
-    param($Session, $Entry)
+    [CmdletBinding()] param($Session, $Entry)
     $context = Get-Context -Session $Session -Entry $Entry
     $kind = $Session.Kinds[$Entry.Kind]
     Save-Outcome -Session $Session -Entry $Entry -Status 'setting' -Milliseconds 0
@@ -243,8 +227,7 @@ function Invoke-Set {
 
 # get and test; if the resource is not as planned: set, get and test. Then event and state. -Quiet reports only changes.
 function Invoke-Entry {
-    [CmdletBinding()]
-    param($Session, $Entry, [switch]$Quiet)
+    [CmdletBinding()] param($Session, $Entry, [switch]$Quiet)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     try {
         $reasons = (Read-Entry -Session $Session -Entry $Entry).Reasons
@@ -277,8 +260,7 @@ function Invoke-Entry {
 
 # Downloads the artifacts of the phase's resources that are not as planned.
 function Invoke-Prefetch {
-    [CmdletBinding()]
-    param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
+    [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
     $missing = @(foreach ($entry in $Entries) {
             if ($null -eq $entry.Artifact) { continue }
             try { $reasons = (Read-Entry -Session $Session -Entry $entry).Reasons }
@@ -297,8 +279,7 @@ function Invoke-Prefetch {
 
 # Earlier phases must be finished, and no restart may be pending unless this phase caused it.
 function Assert-Order {
-    [CmdletBinding()]
-    param($Session, [object[]]$Earlier, $Own)
+    [CmdletBinding()] param($Session, [object[]]$Earlier, $Own)
     foreach ($phase in $Earlier) {
         $saved = $Session.State.Phases[$phase.name]
         if ($null -eq $saved -or $saved.status -cne 'finished') {
@@ -326,8 +307,7 @@ function Assert-Order {
 
 # Tests the whole plan again before the report is written, and that no restart is pending. Returns the facts by id.
 function Confirm-Plan {
-    [CmdletBinding()]
-    param($Session)
+    [CmdletBinding()] param($Session)
     $facts = @{}
     foreach ($entry in $Session.Entries) {
         if ($entry.Repeated) { continue }
@@ -347,8 +327,7 @@ function Confirm-Plan {
 }
 
 function Write-Report {
-    [CmdletBinding()]
-    param($Session, $Facts)
+    [CmdletBinding()] param($Session, $Facts)
     $phases = @(foreach ($phase in $Session.Plan.phases) {
             $saved = $Session.State.Phases[$phase.name]
             [ordered]@{ name = $phase.name; status = $saved.status; changed = $saved.changed; restart = $saved.restart; ms = $saved.ms }
@@ -368,8 +347,7 @@ function Write-Report {
 
 # Steps 2 to 7 of "What a phase does". Returns the exit code.
 function Invoke-Sequence {
-    [CmdletBinding()]
-    param($Session, [object[]]$Earlier, $Own, [object[]]$Entries, $Clock)
+    [CmdletBinding()] param($Session, [object[]]$Earlier, $Own, [object[]]$Entries, $Clock)
     Assert-Order -Session $Session -Earlier $Earlier -Own $Own
     $saved = $Session.State.Phases[$Own.name]
     $restart = $null -ne $saved -and $saved.restart
@@ -400,8 +378,7 @@ function Invoke-Sequence {
 }
 
 function Invoke-Phase {
-    [CmdletBinding()]
-    param($Session, [string]$Name)
+    [CmdletBinding()] param($Session, [string]$Name)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     $phases = @($Session.Plan.phases)
     $index = [array]::IndexOf(@($phases | ForEach-Object -Process { $_.name }), $Name)
@@ -430,45 +407,58 @@ function Invoke-Phase {
     return $code
 }
 
-# -Check and -WhatIf: tests every resource and changes nothing. Returns the exit code.
+# -Check and -WhatIf: tests every resource and changes nothing. Returns the exit code. What a node may change is passed over after its first boot.
 function Invoke-Inspection {
-    [CmdletBinding()]
-    param($Session, [string]$Name, [switch]$WhatIfOnly)
+    [CmdletBinding()] param($Session, [string]$Name, [switch]$WhatIfOnly)
     $word = 'drifted'
     if ($WhatIfOnly) { $word = 'would change' }
-    $drift = 0
-    foreach ($phase in @($Session.Plan.phases | Where-Object -FilterScript { $Name -ceq 'all' -or $_.name -ceq $Name })) {
-        $clock = [System.Diagnostics.Stopwatch]::StartNew()
-        $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name -and -not $_.Repeated })
-        Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'started' -Resources $entries.Count -Milliseconds 0
-        foreach ($entry in $entries) {
-            $lap = [System.Diagnostics.Stopwatch]::StartNew()
-            try { $reasons = (Read-Entry -Session $Session -Entry $entry).Reasons }
-            catch {
-                $failure = Get-EntryFailure -Entry $entry -ErrorRecord $_
-                $why = $failure.Message
-                Write-Line -Session $Session -Text $_.ScriptStackTrace
-                Write-ResourceEvent -Session $Session -Entry $entry -Status 'failed' -Milliseconds $lap.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $_)
-                Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'failed' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
-                throw $failure
+    # SetupComplete.cmd writes the log at the first boot of the sealed image. Only during a build there is a state: then the log is of a base image that was such an image itself.
+    $booted = [System.IO.File]::Exists("$env:SystemRoot\Setup\Scripts\first-boot.log") -and -not [System.IO.File]::Exists('C:\ProgramData\imagegen\state.json')
+    $count = [ordered]@{ ok = 0; $word = 0; skipped = 0; failed = 0 }
+    $tested = @(foreach ($phase in @($Session.Plan.phases | Where-Object -FilterScript { $Name -ceq 'all' -or $_.name -ceq $Name })) {
+            $clock = [System.Diagnostics.Stopwatch]::StartNew()
+            $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name -and -not $_.Repeated })
+            Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'started' -Resources $entries.Count -Milliseconds 0
+            $end = 'finished'
+            $why = ''
+            foreach ($entry in $entries) {
+                $lap = [System.Diagnostics.Stopwatch]::StartNew()
+                $status = 'skipped'
+                $reasons = @('a node may change it after its first boot')
+                if (-not $booted -or $null -eq $entry.Until) {
+                    $status = 'ok'
+                    try {
+                        $reasons = @((Read-Entry -Session $Session -Entry $entry).Reasons)
+                        if ($reasons.Count -gt 0) { $status = $word }
+                    }
+                    catch {
+                        $status = 'failed'
+                        $end = 'failed'
+                        $reasons = @(Get-Cause -ErrorRecord $_)
+                        if ($why -eq '') { $why = (Get-EntryFailure -Entry $entry -ErrorRecord $_).Message }
+                        Write-Line -Session $Session -Text $_.ScriptStackTrace
+                    }
+                }
+                $count[$status]++
+                Write-ResourceEvent -Session $Session -Entry $entry -Status $status -Milliseconds $lap.ElapsedMilliseconds -Reason ($reasons -join '; ')
+                [ordered]@{ id = $entry.Id; status = $status; reasons = [string[]]$reasons }
             }
-            $status = 'ok'
-            if ($reasons.Count -gt 0) {
-                $status = $word
-                $drift++
-            }
-            Write-ResourceEvent -Session $Session -Entry $entry -Status $status -Milliseconds $lap.ElapsedMilliseconds -Reason ($reasons -join '; ')
-        }
-        Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'finished' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds
+            Write-PhaseEvent -Session $Session -Phase $phase.name -Status $end -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
+        })
+    if (-not $WhatIfOnly) {
+        Write-Line -Session $Session -Text ('imagegen-check: ' + (ConvertTo-AsciiJson -Value ([ordered]@{
+                        check_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target; phase = $Name
+                        node = [System.Net.Dns]::GetHostName(); booted = $booted; machine = (Get-MachineFact); count = $count; resources = $tested
+                    })))
     }
-    if ($drift -gt 0 -and -not $WhatIfOnly) { return 5 }
+    if ($count['failed'] -gt 0) { return 6 }
+    if ($count['drifted'] -gt 0) { return 5 }
     return 0
 }
 
 # Runs the engine. Mode: apply, check or whatif. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
 function Invoke-Engine {
-    [CmdletBinding()]
-    param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Mode)
+    [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Mode)
     $names = @($Plan.phases | ForEach-Object -Process { $_.name })
     if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Mode -cne 'apply')) {
         throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")

@@ -29,8 +29,7 @@ $script:Seconds = 90
 
 # The engine's files first, then the newest.
 function Get-LogFile {
-    [CmdletBinding()]
-    param([System.Collections.Generic.List[string]]$Notes)
+    [CmdletBinding()] param([System.Collections.Generic.List[string]]$Notes)
     $found = @(foreach ($place in $script:Places) {
             if (-not [System.IO.Directory]::Exists($place[1])) { continue }
             try {
@@ -47,8 +46,7 @@ function Get-LogFile {
 
 # The end of a file that its writer may still have open.
 function Read-Tail {
-    [CmdletBinding()]
-    param([string]$Path, [long]$Limit)
+    [CmdletBinding()] param([string]$Path, [long]$Limit)
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
     try {
         $size = [int][Math]::Min($stream.Length, $Limit)
@@ -68,8 +66,7 @@ function Read-Tail {
 # The newest entries of one of Windows' event logs as text. A level of 2 is an error, 3 a warning.
 # Not with Get-WinEvent: under Stop, one message that Windows cannot render ends it (https://github.com/PowerShell/PowerShell/issues/7664).
 function Get-EventText {
-    [CmdletBinding()]
-    param([string]$Name, $Clock)
+    [CmdletBinding()] param([string]$Name, $Clock)
     $query = New-Object -TypeName System.Diagnostics.Eventing.Reader.EventLogQuery -ArgumentList $Name, 'LogName'
     $query.ReverseDirection = $true
     $reader = New-Object -TypeName System.Diagnostics.Eventing.Reader.EventLogReader -ArgumentList $query
@@ -90,8 +87,7 @@ function Get-EventText {
 }
 
 function Write-Entry {
-    [CmdletBinding()]
-    param($Zip, [string]$Name, [byte[]]$Data)
+    [CmdletBinding()] param($Zip, [string]$Name, [byte[]]$Data)
     $target = $Zip.CreateEntry($Name).Open()
     try { $target.Write($Data, 0, $Data.Length) }
     finally { $target.Dispose() }
@@ -99,8 +95,7 @@ function Write-Entry {
 
 # The zip, in memory. What cannot be read is a line of notes.txt in it.
 function Get-LogArchive {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     Add-Type -AssemblyName System.IO.Compression
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     $notes = New-Object -TypeName 'System.Collections.Generic.List[string]'

@@ -8,6 +8,7 @@ $ProgressPreference = 'SilentlyContinue'
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
 
 $script:Listeners = 'SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
+$script:Engine = 'C:\ProgramData\imagegen'
 $script:SetupScripts = 'C:\Windows\Setup\Scripts'
 $script:Generalised = 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE'
 $script:SysprepCalls = 'SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize'
@@ -33,17 +34,37 @@ function Assert-ReadyToSeal {
     }
 }
 
-# The answer files of the base image's first boot, which may hold a password.
-function Get-AnswerFile {
-    [CmdletBinding()]
-    param()
-    foreach ($path in 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\Unattend\unattend.xml', 'C:\Windows\System32\Sysprep\unattend.xml') {
-        if ([System.IO.File]::Exists($path)) { $path }
+# Throws if a program from this folder runs, or is a service. Sealing deletes only what extensions of the cloud left that have done their work: an agent would know every node as the builder.
+function Assert-NoAgent {
+    [CmdletBinding()] param([string]$Folder)
+    $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
+    $commands = @(foreach ($name in Get-RegistrySubKey -Key $services) {
+            # Some security services deny even administrators access to their keys.
+            try { [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') }
+            catch [System.Security.SecurityException] { continue }
+        })
+    foreach ($program in @(Get-RunningProgram) + $commands) {
+        if (-not $program.TrimStart('"').StartsWith($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase)) { continue }
+        throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
     }
 }
 
+# Answer files of the base image, which may hold a password.
+function Get-AnswerFile {
+    [CmdletBinding()] param()
+    foreach ($folder in 'C:\Windows\Panther', 'C:\Windows\Panther\Unattend', 'C:\Windows\System32\Sysprep', 'C:\') {
+        if ([System.IO.Directory]::Exists($folder)) { [System.IO.Directory]::GetFiles($folder, '*unattend*.xml') }
+    }
+}
+
+function Get-ProfileFolder {
+    [CmdletBinding()] param()
+    [System.IO.Directory]::GetDirectories('C:\Users')
+    'C:\Windows\System32\config\systemprofile'
+}
+
 # What Packer, the engine and users left. This includes the running script, which is in memory.
-# The engine's folder comes last, so that another try is possible until everything else is deleted.
+# What is in the engine's folder comes last, so that another try is possible until everything else is deleted. The release record stays.
 function Get-Leftover {
     [CmdletBinding()]
     param()
@@ -51,8 +72,7 @@ function Get-Leftover {
         @('C:\Windows\Temp', 'imagegen-*'), @('C:\Windows\Temp', 'packer-*'), @('C:\Windows\Temp', 'script-*.ps1'), @('C:\Windows\Temp', 'winrmcp-*'),
         @('C:\ProgramData\ssh', 'ssh_host_*')
     )
-    $profiles = @([System.IO.Directory]::GetDirectories('C:\Users')) + @('C:\Windows\System32\config\systemprofile')
-    foreach ($profilePath in $profiles) {
+    foreach ($profilePath in Get-ProfileFolder) {
         $places += ,@("$profilePath\AppData\Roaming\Microsoft\Windows\PowerShell\PSReadLine", '*_history.txt')
         $places += ,@("$profilePath\AppData\Local\Temp", 'winrmcp-*')
     }
@@ -62,7 +82,7 @@ function Get-Leftover {
     }
     # Left by a -Check or -WhatIf that was killed.
     [System.IO.Directory]::GetDirectories('C:\Windows\Temp', 'imagegen-look-*')
-    if ([System.IO.Directory]::Exists('C:\ProgramData\imagegen')) { 'C:\ProgramData\imagegen' }
+    if ([System.IO.Directory]::Exists($script:Engine)) { [System.IO.Directory]::GetFileSystemEntries($script:Engine) -ne "$($script:Engine)\manifest.json" }
 }
 
 function Clear-Path {
@@ -130,20 +150,27 @@ function Clear-AgentFolder {
     catch { [System.Console]::Out.WriteLine("$Name in $Parent stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
 }
 
-# Deletes the logs of the cloud's agents, except those that an agent has open.
-function Clear-AgentLog {
+# Deletes temporary files, or logs, except those that a program has open.
+function Clear-File {
     [CmdletBinding()]
     param([string]$Folder)
     if (-not [System.IO.Directory]::Exists($Folder)) { return }
     try { $entries = @(Get-TreeEntry -Path $Folder) }
     catch {
-        [System.Console]::Out.WriteLine("the logs in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")
+        [System.Console]::Out.WriteLine("the files in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")
         return
     }
     foreach ($file in @($entries | Where-Object -FilterScript { [System.IO.File]::Exists($_) })) {
         try { Clear-Path -Path $file }
         catch { [System.Console]::Out.WriteLine("$file stays in the image: $(Get-Cause -ErrorRecord $_)") }
     }
+}
+
+# Deletes what the cloud's agents wrote to the registry about extensions.
+function Clear-AgentState {
+    [CmdletBinding()] param([string]$Key)
+    try { [Microsoft.Win32.Registry]::LocalMachine.DeleteSubKeyTree($Key, $false) }
+    catch { [System.Console]::Out.WriteLine("$Key stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
 }
 
 # Waits until a service of the cloud exists and runs: an image that is generalised before does not provision.
@@ -236,28 +263,68 @@ function Clear-WinRmListener {
     finally { $parent.Dispose() }
 }
 
-# Compiles the .NET assemblies that Windows has queued for its idle time. Updates queue PowerShell's own, which kubelet's service waits for at first boot; whatever is not queued stays as it is.
-# Whatever goes wrong is only a line in the log, because nodes also start without. Nothing at first boot is a 32-bit program.
-function Optimize-Assembly {
-    [CmdletBinding()]
-    param([int]$TimeoutSeconds)
-    $ngen = [System.IO.Path]::Combine($env:SystemRoot, 'Microsoft.NET\Framework64\v4.0.30319\ngen.exe')
+# Runs a program that makes nodes smaller or faster. Whatever goes wrong is only a line in the log, because nodes also start without.
+function Invoke-Optional {
+    [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList, [int]$TimeoutSeconds)
+    $line = "$FilePath $($ArgumentList -join ' ')"
     try {
-        $done = Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
-        $line = "$ngen executeQueuedItems ended with $($done.ExitCode)"
+        $done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
+        $line += " ended with $($done.ExitCode)"
+        if ($done.ExitCode -ne 0) { $line += ": $($done.Output)" }
     }
-    catch { $line = "$ngen executeQueuedItems failed: $($_.Exception.Message)" }
+    catch { $line += " failed: $($_.Exception.Message)" }
     [System.Console]::Out.WriteLine($line)
 }
 
+# Removes what updates have replaced. Without /ResetBase, so that an update can still be removed from a node.
+function Clear-ComponentStore {
+    [CmdletBinding()] param([int]$TimeoutSeconds)
+    Invoke-Optional -FilePath (Get-SystemTool -Name 'dism.exe') -ArgumentList '/Online', '/Cleanup-Image', '/StartComponentCleanup', '/NoRestart', '/Quiet' -TimeoutSeconds $TimeoutSeconds
+    # Sysprep would fail.
+    if (Test-RestartPending) { throw 'Windows has a restart pending, because its component store was cleaned up' }
+}
+
+# Compiles the .NET assemblies that Windows has queued for its idle time. Updates queue PowerShell's own, which kubelet's service waits for at first boot; whatever is not queued stays as it is.
+# Nothing at first boot is a 32-bit program.
+function Optimize-Assembly {
+    [CmdletBinding()] param([int]$TimeoutSeconds)
+    $ngen = [System.IO.Path]::Combine($env:SystemRoot, 'Microsoft.NET\Framework64\v4.0.30319\ngen.exe')
+    Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -TimeoutSeconds $TimeoutSeconds
+}
+
+# Deletes the tasks of SYSTEM that a killed build left. The registry has their names: Get-ScheduledTask fails if any task of the machine is malformed.
+function Clear-BuilderTask {
+    [CmdletBinding()] param()
+    foreach ($name in @(Get-RegistrySubKey -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Schedule\TaskCache\Tree')) {
+        if ($name -match '\A(packer-.+|imagegen-(add-ssh-server|updates))\z') { Unregister-ScheduledTask -TaskName $name -TaskPath '\' -Confirm:$false -ErrorAction Stop }
+    }
+}
+
+# Empties Windows' event logs. Windows keeps those that are switched on for tracing.
+function Clear-EventRecord {
+    [CmdletBinding()] param([int]$TimeoutSeconds)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    try {
+        $session = [System.Diagnostics.Eventing.Reader.EventLogSession]::GlobalSession
+        foreach ($name in @($session.GetLogNames())) {
+            if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "no time was left for $name and the logs after it" }
+            try { $null = $session.ClearLog($name) }
+            catch { [System.Console]::Out.WriteLine("event log $name stays in the image: $(Get-Cause -ErrorRecord $_)") }
+        }
+    }
+    catch { [System.Console]::Out.WriteLine("event logs stay in the image: $(Get-Cause -ErrorRecord $_)") }
+}
+
 # Seals the image. $Assert holds the cloud's own checks before it is generalised, $Generalise its own sysprep, and $Finish its own checks after it and the removal of what its agents left.
+# $Trim tells the cloud's disk which blocks are free: the image then has no place for them.
 function Invoke-Seal {
-    [CmdletBinding()]
-    param([scriptblock]$Assert, [scriptblock]$Generalise, [scriptblock]$Finish = { })
+    [CmdletBinding()] param([scriptblock]$Assert, [scriptblock]$Generalise, [scriptblock]$Finish = { }, [switch]$Trim)
     Assert-ReadyToSeal
     # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot. Sysprep may have disabled the cloud's agents.
     if ((Get-ImageState) -ne $script:Generalised) {
         & $Assert
+        Clear-BuilderTask
+        Clear-ComponentStore -TimeoutSeconds 3600
         Optimize-Assembly -TimeoutSeconds 600
         # Before sysprep, which stores that answer file in the same place.
         Clear-Path -Path @(Get-AnswerFile)
@@ -273,8 +340,12 @@ function Invoke-Seal {
         }
     }
     & $Finish
+    # Not before: logs are needed if sysprep fails.
+    foreach ($folder in @('C:\Windows\Temp', 'C:\Windows\Logs') + @(foreach ($one in Get-ProfileFolder) { "$one\AppData\Local\Temp" })) { Clear-File -Folder $folder }
+    Clear-EventRecord -TimeoutSeconds 300
     Clear-Leftover
+    if ($Trim) { Invoke-Optional -FilePath (Get-SystemTool -Name 'defrag.exe') -ArgumentList 'C:', '/L' -TimeoutSeconds 600 }
     Clear-WinRmListener
 }
 
-Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Sysprep', 'Wait-CloudService', 'Clear-AgentFolder', 'Clear-AgentLog')
+Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Sysprep', 'Wait-CloudService', 'Assert-NoAgent', 'Clear-AgentFolder', 'Clear-AgentState', 'Clear-File')

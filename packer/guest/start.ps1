@@ -5,8 +5,7 @@ $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 function Get-EntryError {
-    [CmdletBinding()]
-    param([int]$ExitCode, [string]$Message)
+    [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message
     $failure.Data['ExitCode'] = $ExitCode
     $failure
@@ -14,8 +13,7 @@ function Get-EntryError {
 
 # The arguments by name: full names in any case, each once. PowerShell passes -Name:value as two words.
 function Read-Argument {
-    [CmdletBinding()]
-    param([string[]]$Word)
+    [CmdletBinding()] param([string[]]$Word)
     $given = @{}
     for ($index = 0; $index -lt $Word.Count; $index++) {
         $name = $Word[$index].TrimEnd(':')
@@ -37,8 +35,7 @@ function Read-Argument {
 
 # Checks all arguments before anything is changed. Returns them with the bundle's full path and the mode.
 function Resolve-Argument {
-    [CmdletBinding()]
-    param([hashtable]$Given)
+    [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
         if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
     }
@@ -63,16 +60,14 @@ function Resolve-Argument {
 
 # Called before the folder has content. Uses SIDs, because names are localised.
 function Protect-Folder {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     $output = & ([System.IO.Path]::Combine($env:SystemRoot, 'System32', 'icacls.exe')) $Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'
     if ($LASTEXITCODE -ne 0) { throw "icacls ended with ${LASTEXITCODE}: $($output -join ' ')" }
 }
 
 # Retries, because a virus scanner may hold a file for a moment.
 function Remove-Folder {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
         try {
@@ -89,8 +84,7 @@ function Remove-Folder {
 # Whether a folder was left by a -Check or -WhatIf that was killed. Any user may make a folder or a link with such a name:
 # ours is owned by an administrator and closed to all others. A running -Check or -WhatIf holds a mutex with its folder's name.
 function Test-OldLook {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     $name = [System.IO.Path]::GetFileName($Path)
     if ($name -cnotmatch '\Aimagegen-look-[0-9a-f]{32}\z') { return $false }
     if ([System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)) { return $false }
@@ -107,8 +101,7 @@ function Test-OldLook {
 
 # Tries each folder once, in bounded time. A folder that cannot be removed is reported and left to the next run.
 function Clear-OldLook {
-    [CmdletBinding()]
-    param([string]$Folder)
+    [CmdletBinding()] param([string]$Folder)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     if (-not [System.IO.Directory]::Exists($Folder)) { return }
     foreach ($path in [System.IO.Directory]::GetDirectories($Folder, 'imagegen-look-*')) {
@@ -120,8 +113,7 @@ function Clear-OldLook {
 
 # Only relative names with '/' between the parts, and no part that Windows would read as another name.
 function Test-EntryName {
-    [CmdletBinding()]
-    param([string]$Name)
+    [CmdletBinding()] param([string]$Name)
     foreach ($part in $Name.Split('/')) {
         if ($part -cnotmatch '\A[A-Za-z0-9._-]*[A-Za-z0-9_-]\z') { return $false }
     }
@@ -130,8 +122,7 @@ function Test-EntryName {
 
 # Hash and content come from one open file, which nobody can change meanwhile.
 function Expand-Bundle {
-    [CmdletBinding()]
-    param([string]$Path, [string]$Digest, [string]$Folder)
+    [CmdletBinding()] param([string]$Path, [string]$Digest, [string]$Folder)
     Add-Type -AssemblyName System.IO.Compression
     Add-Type -AssemblyName System.IO.Compression.FileSystem
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'Read'
@@ -157,15 +148,13 @@ function Expand-Bundle {
 }
 
 function Get-FileDigest {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant()
 }
 
 # Verifies plan.json by its digest and every other file by the plan's list. Other files are an error. Returns the plan.
 function Read-Plan {
-    [CmdletBinding()]
-    param([string]$Folder, [string]$Digest)
+    [CmdletBinding()] param([string]$Folder, [string]$Digest)
     $path = [System.IO.Path]::Combine($Folder, 'plan.json')
     if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
     $found = Get-FileDigest -Path $path

@@ -14,6 +14,7 @@ from imagegen.pipeline import prepare_target
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.boot.boot import Boot, boot_image
+from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.boot.image import Image, describe_image
 from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
@@ -40,6 +41,11 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
 
     Without a config it is the shipped one.
     """
+    return capture_with_bundle(target, folder, config)[0]
+
+
+def capture_with_bundle(target: str, folder: Path, config: loading.Loaded | None = None) -> tuple[Machine, Bundle]:
+    """As `capture`, with the bundle that made the image."""
     config = config or loaded()
     prepared, spec = prepare_target(config, target), config.specs[target]
     artifacts = make_artifacts(prepared.steps)
@@ -67,7 +73,7 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
             machine.restart()
     outcome = generalise(machine, cloud=spec.provider)
     assert outcome.exit_code == 0, outcome.output
-    return machine
+    return machine, Bundle.of_tree(expected)
 
 
 def make_image(target: str, folder: Path, config: loading.Loaded | None = None) -> Image:
@@ -76,9 +82,10 @@ def make_image(target: str, folder: Path, config: loading.Loaded | None = None) 
     return describe_image(capture(target, folder, config), config.specs[target])
 
 
-def boot_config(config: loading.Loaded, target: str, folder: Path) -> Boot:
-    """Build an image of a config, and start a node from it."""
-    return boot_image(make_image(target, folder / "image", config), Runner(folder, os.environ))
+def make_checked_image(target: str, folder: Path, config: loading.Loaded) -> Image:
+    """As `make_image`, of which `-Check` says what has drifted on a node."""
+    machine, bundle = capture_with_bundle(target, folder, config)
+    return describe_image(machine, config.specs[target], bundle)
 
 
 def boot(

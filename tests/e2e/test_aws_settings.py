@@ -127,7 +127,7 @@ def _write_tree(plan: BuildPlan, tree: Path) -> None:
         (tree / f"{name.rpartition('/')[2]}.pkr.hcl").write_text(text)
     (tree / "build.pkr.hcl").write_text('build {\n  sources = ["source.amazon-ebs.image"]\n}\n')
     paths = (
-        *("bundle_path", "report_path", "start_path", "vars_path"),
+        *("bundle_path", "report_path", "start_path"),
         *("generalise_path", "generalise", "logs_path", "logs"),
     )
     values = {

@@ -14,7 +14,7 @@ from imagegen.catalog.facts import is_compatible, is_listed, table
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from tests.conftest import REPOSITORY, load_today
-from tests.e2e.boot_support import make_image
+from tests.e2e.boot_support import make_checked_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,7 +256,7 @@ def _boot(case: Case, folder: Path, host_name: str = "") -> Boot:
     def change(instance: Instance) -> Instance:
         return dataclasses.replace(instance, host_name=host_name or instance.host_name)
 
-    image = make_image(case.target, folder / "image", load_today(case.file, *case.sets))
+    image = make_checked_image(case.target, folder / "image", load_today(case.file, *case.sets))
     return boot_image(image, Runner(folder, os.environ), change_instance=change)
 
 

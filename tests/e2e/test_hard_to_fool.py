@@ -72,7 +72,8 @@ def _made_where_sealing_deletes(tree: Tree) -> None:
     plan = json.loads(contents["plan.json"])
     step = plan["phases"][-1]["steps"][-1]
     path = r"C:\ProgramData\imagegen\kept"
-    step["resources"].append({"id": f"{step['name']}/directory:{path}", "kind": "directory", "fields": {"path": path}})
+    folder = {"kind": "directory", "fields": {"path": path}, "until": None}
+    step["resources"].append({"id": f"{step['name']}/directory:{path}", **folder})
     changed = {**contents, "plan.json": json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as bundle:
@@ -167,8 +168,8 @@ CASES = (
     Case(
         "a variable more",
         "azure",
-        ("sets variables that are not Packer's own",),
-        lambda tree: tree.change_block(_PHASE_1_BLOCK, "skip_clean ", 'environment_vars = ["A=b"]\n    skip_clean '),
+        ('received the command set "', "expected the run of phase-1"),
+        lambda tree: tree.change_block(_PHASE_1_BLOCK, _PHASE_1_BLOCK, f'"{{{{.Vars}}}}${{{_PHASE_1_BLOCK}}}"'),
     ),
     Case(
         "a pin of another bundle",
@@ -203,7 +204,7 @@ CASES = (
     Case(
         "a command more",
         "azure",
-        ("; expected the upload of Packer's variables",),
+        ("; expected the upload of start.ps1",),
         lambda tree: tree.add_block_after(_BUNDLE_BLOCK, _EXTRA_COMMAND),
     ),
     Case(

@@ -101,14 +101,12 @@ def tree(tmp_path: Path) -> Path:
 
 
 def _template(tree: Path, expected: tree_of.Expected, port: int, *, ntlm: bool) -> dict[str, Any]:
-    def powershell(script: str, remote: str, command: str, codes: list[int]) -> dict[str, Any]:
+    def windows_shell(script: str, remote: str, command: str, codes: list[int]) -> dict[str, Any]:
         return {
-            "powershell": {
+            "windows-shell": {
                 "script": str(tree / "guest" / script),
                 "remote_path": remote,
-                "remote_env_var_path": tree_of.VARIABLES_PATH,
                 "execute_command": command,
-                "skip_clean": True,
                 "valid_exit_codes": codes,
             }
         }
@@ -117,12 +115,12 @@ def _template(tree: Path, expected: tree_of.Expected, port: int, *, ntlm: bool) 
         {"file": {"source": str(tree / "guest" / "bundle.zip"), "destination": tree_of.BUNDLE_PATH}}
     ]
     for phase in expected.phases:
-        provisioners.append(powershell("start.ps1", tree_of.ENTRY_PATH, phase.command, [0, 3010]))
+        provisioners.append(windows_shell("start.ps1", tree_of.ENTRY_PATH, phase.command, [0, 3010]))
         if phase.restart:
             provisioners.append({"windows-restart": {"restart_timeout": "1m"}})
     report = {"direction": "download", "source": tree_of.REPORT_PATH, "destination": str(tree / "report.json")}
     provisioners.append({"file": report})
-    provisioners.append(powershell("generalise.ps1", tree_of.GENERALISE_PATH, expected.generalise_command, [0]))
+    provisioners.append(windows_shell("generalise.ps1", tree_of.GENERALISE_PATH, expected.generalise_command, [0]))
     source = {
         "communicator": "winrm",
         "winrm_host": "127.0.0.1",

@@ -9,7 +9,7 @@ HEAD = "\n".join(r.HEADER) + "\n"
 DIRECTORY = "packer/guest/kinds/directory.ps1"
 START = "packer/guest/start.ps1"
 KIND = (
-    HEAD + "@{\n    Get = { param($Resource) $Resource.path }\n    Test = { param($Resource, $Now) $Now }\n"
+    "@{\n    Get = { param($Resource) $Resource.path }\n    Test = { param($Resource, $Now) $Now }\n"
     "    Set = { param($Resource, $Context) $Context }\n}\n"
 )
 
@@ -18,6 +18,7 @@ GOOD = (
     Good(r.parses, "$a = { }\nif ($a) { 'x' } else { 'y' }\nGet-Thing -Name $a.b -Range (1..3)\n"),
     Good(r.only_old_syntax, "try { Get-Thing } catch { throw }\n"),
     Good(r.strict_header, "# what for\n[CmdletBinding()]\nparam()\n" + HEAD + "$a = 1\n"),
+    Good(r.strict_header, KIND, path=DIRECTORY),
     Good(r.exits_only_at_the_entry, "$code = 1\nexit $code\n", path=START),
     Good(r.exits_only_at_the_entry, "$exit = 1\n# exit 1\n'exit 1'\n"),
     Good(r.function_names, "function Get-Thing {\n[CmdletBinding()]\nparam()\n}\n"),
@@ -61,9 +62,10 @@ BAD = (
     Bad(r.entry_parameters, "param(\n[Parameter(Mandatory)]$A)\n", "prompts", 2),
     Bad(r.entry_parameters, "param([Parameter(Position = 0, Mandatory = $true)]$A)\n", "prompts"),
     Bad(r.kind_shape, KIND + "$a = 1\n", "not one hashtable", path=DIRECTORY),
-    Bad(r.kind_shape, HEAD + "'x'\n", "not one hashtable", path=DIRECTORY),
-    Bad(r.kind_shape, KIND.replace("Test =", "Check ="), "keys Check, Get, Set", 4, path=DIRECTORY),
-    Bad(r.kind_shape, KIND.replace("$Resource, $Now", "$Now"), "(Resource, Now), not (Now)", 6, path=DIRECTORY),
+    Bad(r.kind_shape, HEAD + KIND, "not one hashtable", path=DIRECTORY),
+    Bad(r.kind_shape, "'x'\n", "not one hashtable", path=DIRECTORY),
+    Bad(r.kind_shape, KIND.replace("Test =", "Check ="), "keys Check, Get, Set", 1, path=DIRECTORY),
+    Bad(r.kind_shape, KIND.replace("$Resource, $Now", "$Now"), "(Resource, Now), not (Now)", 3, path=DIRECTORY),
     Bad(r.kind_fields, "$Resource.path + $Resource.mode\n", "no field mode", path=DIRECTORY),
     Bad(r.kind_fields, "$Resource.path\n$Resource.pth.Trim()\n", "no field pth", 2, path=DIRECTORY),
     Bad(r.kind_fields, "$Now.path\n", "never reads the field path", path=DIRECTORY),

@@ -63,7 +63,12 @@ def only_old_syntax(script: Script) -> list[str]:
 
 
 def strict_header(script: Script) -> list[str]:
-    """Modules and scripts take over neither strict mode nor preferences from their caller."""
+    """Modules and scripts take over neither strict mode nor preferences from their caller.
+
+    The blocks of a kind do: they run in the engine, when the kind's own file has ended, and its settings with it.
+    """
+    if kind_of(script) is not None:
+        return []
     first = [script.text(node).rstrip(";") for node in script.statements[: len(HEADER)]]
     return [f"{script.path}:1: the first statements lack: {line}" for line in HEADER if line not in first]
 
@@ -112,13 +117,12 @@ def kind_of(script: Script) -> str | None:
 
 
 def kind_shape(script: Script) -> list[str]:
-    """A kind's script is a hashtable of get, test and set, with the parameters that the engine hands them."""
+    """A kind's script is only a hashtable of get, test and set, with the parameters that the engine hands them."""
     if kind_of(script) is None:
         return []
-    rest = script.statements[len(HEADER) :]
-    table = rest[0].core() if len(rest) == 1 else script.root
+    table = script.statements[0].core() if len(script.statements) == 1 else script.root
     if table.type != "hash_literal_expression":
-        return [f"{script.path}:1: is not one hashtable after the first {len(HEADER)} statements"]
+        return [f"{script.path}:1: is not one hashtable"]
     entries = {script.text(entry.words[0].core()).strip("'\""): entry for entry in _entries(table)}
     if sorted(entries) != sorted(KIND_PARAMETERS):
         return [script.at(table, f"has the keys {', '.join(sorted(entries))}, not Get, Set, Test")]

@@ -44,11 +44,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"catalog", "documents", "errors", "providers", "resources"},
     "rules": {"catalog", "config", "documents", "errors", "judging", "providers", "resources"},
     "settle": {"catalog"},
-    "plan": {"artifacts", "canonical", "catalog", "config", "documents", "errors", "resources", "steps"},
+    "plan": {
+        *("artifacts", "canonical", "catalog", "config", "documents", "errors", "imagegen", "resources", "steps"),
+    },
     "explain": {"config", "describe", "documents", "errors", "plan", "settle", "steps"},
-    "compare": {"artifacts", "errors", "manifest"},
+    "compare": {"artifacts", "errors", "manifest", "resources"},
     "describe": {"catalog", "config", "resources", "settle", "steps"},
-    "render": {"canonical", "plan", "templating"},
+    "render": {"canonical", "plan", "resources", "templating"},
     "build": {"artifacts", "console", "errors", "files", "lines", "signals"},
     "leftovers": {"build", "errors", "providers"},
     "manifest": {

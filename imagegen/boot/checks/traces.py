@@ -51,6 +51,22 @@ def _second_boot(facts: NodeFacts) -> Iterator[Finding]:
         yield say("a second boot ran the user data again")
 
 
+_DRIFT: Final = 5
+
+
+def _drift(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.drift is None:
+        return
+    drift = facts.drift
+    if drift.found:
+        yield say(f"a node that only joined has drifted: {some(drift.found)}")
+    if bool(drift.found) is (drift.exit_code == 0):
+        yield say(f"-Check ended with {drift.exit_code}, and found {len(drift.found)} resources that have drifted")
+    if [found.partition(":")[2] for found in drift.found_planted] != [drift.planted] or drift.planted_code != _DRIFT:
+        found = some(drift.found_planted) or "nothing"
+        yield say(f"{drift.planted} was changed, and -Check found {found} and ended with {drift.planted_code}")
+
+
 def make_folder_check(guarded: tuple[Guarded, ...]) -> Check:
     return Check("closed-folders", "the node's folders are closed to Users", _open_folders(guarded))
 
@@ -76,4 +92,10 @@ CHECKS: Final = (
     ),
     Check("builder", "nothing of the builder's access is left", _builder),
     Check("second-boot", "a second boot changes nothing", _second_boot),
+    Check(
+        "drift",
+        "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
+        _drift,
+        lambda facts: facts.drift is not None,
+    ),
 )

@@ -104,6 +104,7 @@ def _resource_line(resource: PlannedResource) -> str:
         for name in _SHOWN_FIELDS.get(resource.kind, ())
         if resource.fields[name] is not None
     ]
+    shown += ["until=first-boot"] if resource.until else []
     return f"{resource.kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
 
 

@@ -13,6 +13,7 @@ from imagegen.boot.log import find_complaints, find_user_data_complaints, has_me
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
+from imagegen.rehearsal.boot.drift import look_for_drift
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
@@ -216,6 +217,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "user_data_of_restart": has_run_user_data(log),
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
+            "drift": look_for_drift(node.machine, observed.image.bundle, observed.image.layout["kubernetes"]),
         }
     )
 
@@ -255,6 +257,7 @@ class _Observed:
         machine, runs, platform = self.node.machine, self.node.runs, self.platform
         first_label = self.instance.host_name.partition(".")[0]
         host_name = first_label[:_NETBIOS_LENGTH] if self.image.cuts_host_names else first_label
+        docker_pods = look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout)
         return facts.NodeFacts(
             setup=self._setup(),
             cloud=facts.Cloud(
@@ -279,9 +282,9 @@ class _Observed:
             gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),
             ssh=look_at_ssh(machine, self.image.machine, self.image.ssh, self._keys()),
             docker=look_at_docker(machine, self.image.docker),
-            docker_pods=look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout),
+            docker_pods=docker_pods,
             credential_providers=tuple(self._credential_providers()),
-            pods=tuple(start_pods(machine, self.image.pulled)),
+            pods=tuple(start_pods(machine, self.image.pulled, docker_pods)),
             pod_network=self.look_at_pod_network(),
             kube_proxy=self.look_at_kube_proxy(),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
 
-_HANDLER: Final = "runhcs-wcow-hypervisor"
+HANDLER: Final = "runhcs-wcow-hypervisor"
 _SHIM: Final = "io.containerd.runhcs.v1"
 # The plugins with containerd's handlers, by the schema of its configuration.
 _PLUGINS: Final = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
@@ -47,8 +47,8 @@ def look_at_hyper_v(machine: Machine, wanted: WantedHyperV | None, arguments: Se
     """`arguments` are those of the kubelet that runs."""
     if wanted is None:
         return None
-    names = [_HANDLER, *(f"{_HANDLER}-{build}" for build in wanted.builds)] if wanted.builds else []
-    has = frozenset(_find_handlers(machine)) if names else frozenset()
+    names = [HANDLER, *(f"{HANDLER}-{build}" for build in wanted.builds)] if wanted.builds else []
+    has = frozenset(find_handlers(machine)) if names else frozenset()
     flags = [(word.lstrip("-").partition("=")[0], word.partition("=")[2]) for word in arguments]
     gates = split_map(last_values(flags).get("feature-gates", ""))
     return facts.HyperV(
@@ -61,7 +61,7 @@ def look_at_hyper_v(machine: Machine, wanted: WantedHyperV | None, arguments: Se
     )
 
 
-def _find_handlers(machine: Machine) -> Iterator[str]:
+def find_handlers(machine: Machine) -> Iterator[str]:
     """The handlers that isolate pods. One for a build also needs to know which image of a name it takes."""
     config = _read_config(machine)
     version = config.get("version", 0)
@@ -70,7 +70,7 @@ def _find_handlers(machine: Machine) -> Iterator[str]:
     platforms: Mapping[str, Any] = plugins.get(_IMAGES, {}).get("runtime_platforms", {})
     for name, row in runtimes.items():
         isolates = row.get("runtime_type") == _SHIM and row.get("options", {}).get("SandboxIsolation") == 1
-        build = name.removeprefix(_HANDLER).removeprefix("-")
+        build = name.removeprefix(HANDLER).removeprefix("-")
         platform = platforms.get(name, {}).get("platform")
         if isolates and (version not in _BY_PLATFORM or not build or platform == f"windows(10.0.{build})/amd64"):
             yield name

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.docker import WantedDocker
+    from imagegen.rehearsal.boot.drift import Bundle
     from imagegen.rehearsal.boot.hyper_v import WantedHyperV
     from imagegen.rehearsal.boot.images import Pulled
     from imagegen.rehearsal.boot.ssh import WantedSsh
@@ -73,9 +74,11 @@ class Image:
     """Whether the config adds kube-proxy as a service."""
     accounts_of_cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The service accounts whose kubeconfig user data must write, by the path of the file."""
+    bundle: Bundle | None = None
+    """The bundle that made it. None: what drifts on a node is not looked for."""
 
 
-def describe_image(machine: Machine, spec: Spec) -> Image:
+def describe_image(machine: Machine, spec: Spec, bundle: Bundle | None = None) -> Image:
     """The image that a target's captured machine is."""
     config = spec.config
     before, after = _scripts(spec, "pre"), _scripts(spec, "post")
@@ -101,6 +104,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         describe_ssh(spec),
         describe_docker(spec),
         *_describe_network(spec),
+        bundle,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.boot import facts
 from imagegen.boot.guarded import TRUSTED, Guarded, find_guard
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, effective
-from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
+from imagegen.rehearsal.machine.inspection import FIRST_BOOT_LOG
 from imagegen.rehearsal.machine.programs import check_can_run, log_file, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
@@ -38,7 +38,6 @@ _CONTAINERS: Final = (
 _REPORTS: Final = ("metadata_report_provisioning_started", "metadata_report_provisioning_completed")
 # What cloudbase-init reads as true.
 _ON: Final = ("true", "1", "on", "yes")
-_SETUP_LOG: Final = rf"{SETUP_SCRIPTS}\first-boot.log"
 # Folders and files with logs, also rotated ones.
 _LOG: Final = re.compile(r"(?i)\\logs?\\|\.log(\.[^\\]*)?$")
 _USER_DATA_FOLDER: Final = r"C:\run"
@@ -98,9 +97,9 @@ def _class_names(paths: str) -> tuple[str, ...]:
 
 def read_first_boot_log(machine: Machine) -> tuple[str, ...] | None:
     """The lines in the log of first-boot.ps1. None if there is no log."""
-    if not machine.files.is_file(_SETUP_LOG):
+    if not machine.files.is_file(FIRST_BOOT_LOG):
         return None
-    lines = (line.strip() for line in read_text(machine, _SETUP_LOG).splitlines())
+    lines = (line.strip() for line in read_text(machine, FIRST_BOOT_LOG).splitlines())
     return tuple(line.removeprefix("failed: ") for line in lines if line)
 
 

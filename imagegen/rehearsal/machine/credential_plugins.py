@@ -24,7 +24,7 @@ APPLICATION: Final = "{557110E1-88BC-4583-8281-6AAC6F708584}"
 DLL: Final = r"C:\Windows\System32\CCGAKVPlugin.dll"
 SERVER: Final = rf"{CLASSES}\CLSID\{CLASS}\InprocServer32"
 # Compare the functions below with a changed script before you take over its digest.
-REGISTER_PLUGIN_SHA256: Final = "fd59525ae6ff4bd1767d0e6b75765f6b05356b9c39f8448a7fbe19f0c788158c"
+REGISTER_PLUGIN_SHA256: Final = "f8add80a77ef88912c71f7dbfc977333902a949cedc00f5dca9611d1b8f67c1d"
 _FILE: Final = b"a stand-in for registerplugin.reg"
 _SAVED: Final = "access.txt"
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.machine import downloads
 from imagegen.rehearsal.machine.arguments import ALL, EntryArguments, WrongArgumentsError, parse
 from imagegen.rehearsal.machine.bundle import HOME, open_bundle, root_for
-from imagegen.rehearsal.machine.converge import PhaseRun, converge, elapsed_ms, inspect, prefetch
+from imagegen.rehearsal.machine.converge import PhaseRun, converge, inspect, prefetch
 from imagegen.rehearsal.machine.events import Transcript
-from imagegen.rehearsal.machine.plan import Item, Phase, Plan, items_of
+from imagegen.rehearsal.machine.inspection import run_inspection
+from imagegen.rehearsal.machine.plan import Item, Phase, items_of
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.report import write_report
 from imagegen.rehearsal.machine.state import State
@@ -80,7 +81,7 @@ def _run_arguments(
             f" this machine has build {machine.build}",
         )
     if given.is_inspection:
-        return _inspect(machine, given, plan, items, transcript)
+        return run_inspection(machine, given, plan, items, transcript)
     state = State(machine, given.plan_sha256, {item.id: item.phase for item in items})
     phase = next(phase for phase in plan.phases if phase.name == given.phase)
     web = downloads.Web(fetch, plan.proxy)
@@ -176,39 +177,3 @@ def _verify(run: PhaseRun) -> dict[str, Facts | None]:
     if run.machine.restart_pending():
         raise StopError(Exit.FAILED, "Windows has a restart pending after the last phase")
     return facts
-
-
-def _inspect(
-    machine: Machine, given: EntryArguments, plan: Plan, items: Sequence[Item], transcript: Transcript
-) -> Exit:
-    """-Check and -WhatIf: test every resource and change nothing."""
-    status = "drifted" if given.check else "would change"
-    drift = 0
-    for phase in (phase for phase in plan.phases if given.phase in (ALL, phase.name)):
-        began = machine.clock()
-        own = [item for item in items if item.phase == phase.name and not item.repeated]
-        transcript.phase(phase.name, "started", resources=len(own), changed=0, restart=False, ms=0)
-        try:
-            drift += sum(_inspect_one(machine, item, status, transcript) for item in own)
-        except StopError as stop:
-            ms = elapsed_ms(machine, began)
-            transcript.phase(
-                phase.name, "failed", resources=len(own), changed=0, restart=False, ms=ms, reason=stop.reason
-            )
-            raise
-        ms = elapsed_ms(machine, began)
-        transcript.phase(phase.name, "finished", resources=len(own), changed=0, restart=False, ms=ms)
-    return Exit.DRIFT if drift and given.check else Exit.DONE
-
-
-def _inspect_one(machine: Machine, item: Item, drift_status: str, transcript: Transcript) -> bool:
-    began = machine.clock()
-    try:
-        _, reasons = inspect(machine, item)
-    except RefusedByWindows as refusal:
-        reason = item.failure(str(refusal))
-        transcript.resource(item.phase, item.id, "failed", elapsed_ms(machine, began), reason)
-        raise StopError(Exit.FAILED, reason) from refusal
-    status = drift_status if reasons else "ok"
-    transcript.resource(item.phase, item.id, status, elapsed_ms(machine, began), "; ".join(reasons))
-    return bool(reasons)

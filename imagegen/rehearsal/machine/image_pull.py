@@ -6,13 +6,17 @@ and internal/cri/server/images/image_pull.go (names, labels and layers that are 
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
+import io
 import json
 import re
+import tarfile
 import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
 
+from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.container_store import (
     PINNED,
     ContainerStore,
@@ -25,7 +29,7 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from imagegen.rehearsal.machine.windows import Machine
 
@@ -44,7 +48,8 @@ def pull(machine: Machine, reference: str) -> None:
     store = open_store(machine)
     named, _, digest = reference.partition("@")
     registry, _, repository = named.partition("/")
-    remote = _Remote(machine, store, registry, repository)
+    mirrors = mirrors_of(machine, store.config, registry)
+    remote = Remote(machine, registry, repository, mirrors, store.keep)
     top = json.loads(remote.fetch("manifests", digest))
     manifest_digest = digest
     if "manifests" in top:
@@ -53,12 +58,38 @@ def pull(machine: Machine, reference: str) -> None:
     config = json.loads(remote.fetch("blobs", top["config"]["digest"]))
     if (config.get("os"), config.get("architecture")) != ("windows", "amd64"):
         raise RefusedByWindows("no match for platform in manifest: not found")
-    _unpack(store, remote, top["layers"], config["rootfs"]["diff_ids"])
+    _unpack(store, functools.partial(remote.fetch, "blobs"), top["layers"], config["rootfs"]["diff_ids"])
     if discards_layers(store.config):
         for layer in top["layers"]:
             store.discard(layer["digest"])
     for name in (reference, top["config"]["digest"]):
         store.name_image(name, digest, _labels(store, name))
+
+
+def import_tarball(machine: Machine, tarball: str) -> None:
+    """`ctr images import`: of a tarball with a layout, every image that has a name there. It keeps the layers."""
+    store = open_store(machine)
+    with tarfile.open(fileobj=io.BytesIO(machine.files.read(tarball))) as archive:
+        members = {one.name: content.read() for one in archive if (content := archive.extractfile(one))}
+    if "oci-layout" not in members:
+        # containerd takes an older tarball too, and makes a manifest of its own, which the rehearsal has no model of.
+        raise UnknownCommandError("ctr images import: a tarball without oci-layout")
+
+    def fetch(digest: str) -> bytes:
+        data = members.get(f"blobs/sha256/{digest.removeprefix('sha256:')}")
+        if data is None or f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+            raise RefusedByWindows(f"content digest {digest}: not found")
+        store.keep(digest, data)
+        return data
+
+    for row in json.loads(members["index.json"])["manifests"]:
+        top = json.loads(fetch(row["digest"]))
+        if "manifests" in top:
+            top = json.loads(fetch(choose_manifest(machine, top["manifests"])))
+        config = json.loads(fetch(top["config"]["digest"]))
+        _unpack(store, fetch, top["layers"], config["rootfs"]["diff_ids"])
+        if name := row.get("annotations", {}).get("io.containerd.image.name"):
+            store.name_image(name, row["digest"], _labels(store, name))
 
 
 def tag(machine: Machine, source: str, name: str) -> None:
@@ -105,23 +136,32 @@ def choose_manifest(machine: Machine, rows: Sequence[dict[str, Any]]) -> str:
     return str(max(usable)[1])
 
 
-def _unpack(store: ContainerStore, remote: _Remote, layers: Sequence[dict[str, Any]], diffs: Sequence[str]) -> None:
+def _unpack(
+    store: ContainerStore, fetch: Callable[[str], bytes], layers: Sequence[dict[str, Any]], diffs: Sequence[str]
+) -> None:
     chain = ""
     for layer, diff in zip(layers, diffs, strict=True):
         chain = f"sha256:{hashlib.sha256(f'{chain} {diff}'.encode()).hexdigest()}" if chain else diff
         # Layers that are unpacked already are not downloaded again.
         if not store.has_snapshot(chain):
-            data = gzip.decompress(remote.fetch("blobs", layer["digest"]))
+            data = gzip.decompress(fetch(layer["digest"]))
             if f"sha256:{hashlib.sha256(data).hexdigest()}" != diff:
                 raise RefusedByWindows(f"wrong diff id calculated on extraction {diff}")
             store.unpack(chain, data)
 
 
-class _Remote:
-    """The registry of an image with its mirrors, and the store that keeps what comes from there."""
+class Remote:
+    """The registry of an image with its mirrors. `keep` stores what comes from there."""
 
-    def __init__(self, machine: Machine, store: ContainerStore, registry: str, repository: str) -> None:
-        self._machine, self._store = machine, store
+    def __init__(
+        self,
+        machine: Machine,
+        registry: str,
+        repository: str,
+        mirrors: Sequence[str] = (),
+        keep: Callable[[str, bytes], None] = lambda *_: None,
+    ) -> None:
+        self._machine, self._mirrors, self._keep = machine, mirrors, keep
         self._registry, self._repository = registry, repository
         self._tokens: dict[str, str] = {}
 
@@ -136,12 +176,12 @@ class _Remote:
                 continue
             if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
                 raise RefusedByWindows(f"failed commit on ref {digest}: unexpected commit digest: failed precondition")
-            self._store.keep(digest, data)
+            self._keep(digest, data)
             return data
         raise RefusedByWindows(f"failed to resolve reference: failed to do request: {failure}")
 
     def _hosts(self) -> Iterator[tuple[str, str]]:
-        for mirror in mirrors_of(self._machine, self._store.config, self._registry):
+        for mirror in self._mirrors:
             yield mirror.rstrip("/"), f"?ns={urllib.parse.quote(self._registry)}"
         host = "registry-1.docker.io" if self._registry == "docker.io" else self._registry
         yield f"https://{host}", ""

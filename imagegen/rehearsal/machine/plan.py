@@ -31,6 +31,7 @@ class Entry(Strict):
     id: str
     kind: str
     fields: dict[str, Any]
+    until: Literal["first-boot"] | None
 
 
 class Step(Strict):
@@ -91,6 +92,7 @@ class Item:
     id: str
     kind: str
     resource: Resource
+    until: str | None
 
     def failure(self, reason: str) -> str:
         """The message of a failure, with step and resource."""
@@ -127,6 +129,7 @@ def _items(plan: Plan) -> Iterator[Item]:
                     id=entry.id,
                     kind=entry.kind,
                     resource=_resource(plan, step, entry),
+                    until=entry.until,
                 )
 
 

@@ -40,7 +40,7 @@ def write_report(run: PhaseRun, plan_sha256: str, facts: Mapping[str, Facts | No
         "plan_sha256": plan_sha256,
         "name": run.plan.name,
         "target": run.plan.target,
-        "machine": _machine_facts(run.machine),
+        "machine": machine_facts(run.machine),
         "phases": phases,
         "resources": resources,
     }
@@ -49,7 +49,8 @@ def write_report(run: PhaseRun, plan_sha256: str, facts: Mapping[str, Facts | No
     run.transcript.report(REPORT, hashlib.sha256(data).hexdigest())
 
 
-def _machine_facts(machine: Machine) -> dict[str, object]:
+def machine_facts(machine: Machine) -> dict[str, object]:
+    """The machine of a report, and of the result of a check."""
     registry = machine.registry
     packages = SERVICING + r"\Packages"
     updates: set[str] = set()

@@ -24,7 +24,7 @@ OF_WINDOWS: Final = r"C:\Windows\System32\OpenSSH"
 # The releases that have the server, switched off.
 WITH_SERVER: Final = ("2025",)
 # Compare the functions below with a changed script before you take over its digest.
-ADD_SERVER_SHA256: Final = "354fc6cdc402fe0312fb86f3d3ca64a73c2d45a2dbf7216c3133193bb08c3932"
+ADD_SERVER_SHA256: Final = "001bb0f9e63c1d25dc413cb5dbcd08a8765f0eb0f69f0c6aa344c592d9675592"
 
 
 def run_add_script(machine: Machine, script: str, *, show: bool) -> str:

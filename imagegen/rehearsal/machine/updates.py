@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "217b2e3da2ef8de39dd123bd3b69238a106f93f284c7a80c1c3ce7164a50cc50"
+INSTALL_UPDATES_SHA256: Final = "e06efcc02eaa21bdbadaf874bb64729ac8efaa0e6d1d33715cfc18e3c88bae61"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

@@ -11,8 +11,10 @@ import dataclasses
 import functools
 import gzip
 import hashlib
+import io
 import json
 import re
+import tarfile
 import urllib.parse
 from typing import TYPE_CHECKING, Final
 
@@ -146,10 +148,37 @@ def _token(place: str, scope: str) -> str:
     return hashlib.sha256(f"{host} {scope}".encode()).hexdigest()
 
 
-def make_image(name: ImageName) -> list[Blob]:
+def make_tarball(name: ImageName) -> bytes:
+    """A tarball of an image that runs on every Windows build, as `ctr images export` writes it: with a layout, and with
+    the list that Docker reads."""
+    *blobs, index = make_image(name, [("windows", "")])
+    first, second, config, _ = blobs
+    paths = {blob.digest: f"blobs/sha256/{blob.digest.removeprefix('sha256:')}" for blob in (*blobs, index)}
+    named = index.descriptor(annotations={"io.containerd.image.name": str(name)})
+    listed = {
+        "Config": paths[config.digest],
+        "RepoTags": [str(name)],
+        "Layers": [paths[one.digest] for one in (first, second)],
+    }
+    members = {
+        "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
+        "index.json": json.dumps({"schemaVersion": 2, "manifests": [named]}).encode(),
+        "manifest.json": json.dumps([listed]).encode(),
+        **{paths[blob.digest]: blob.data for blob in (*blobs, index)},
+    }
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, data in members.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def make_image(name: ImageName, platforms: Iterable[tuple[str, str]] | None = None) -> list[Blob]:
     """The layers, configurations, manifests and, last, the index of an image."""
     blobs, rows = [], []
-    for os, version in [*_platforms(name)]:
+    for os, version in _platforms(name) if platforms is None else platforms:
         own = f"{name.registry}/{name.repository} {name.tag} on {os} {version}"
         layers = [_layer(f"base of {os} {version}"), _layer(own)]
         diffs = [f"sha256:{hashlib.sha256(gzip.decompress(layer.data)).hexdigest()}" for layer in layers]

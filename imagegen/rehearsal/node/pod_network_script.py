@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "a370103cab66d30e9bdde05b9f423ee2c32d01f3d65f848482fe46abe4f04d78"
+SHA256 = "39f837dc970ccb582763de5cd8591f1145954894fefd2bfe7c7543d2c8035b65"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")

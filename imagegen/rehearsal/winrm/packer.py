@@ -17,7 +17,6 @@ _CHUNK = re.compile(rf'echo ([A-Za-z0-9+/]+={{0,2}}) >> "%TEMP%\\(winrmcp-{_UUID
 _TEMPORARY = re.compile(rf"\$env:TEMP\\(winrmcp-{_UUID}\.tmp)")
 _ENCODED = re.compile(r"powershell\.exe -EncodedCommand ([A-Za-z0-9+/]+={0,2})")
 _QUOTED = re.compile(r'"([^"]*)"')
-_VARIABLES = re.compile(r'(?:\$env:PACKER_[A-Z_]+="[^"$`\r\n]*"; )+')
 _SHOWN = 300
 
 
@@ -131,11 +130,6 @@ def readable(command: str) -> str:
     script = _script(command)
     text = " ".join(command.split()) if script is None else f"the script {' '.join(script.split())}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def only_packers_variables(data: bytes) -> bool:
-    """Whether a variables file of the powershell provisioner sets only the variables that Packer always sets."""
-    return _VARIABLES.fullmatch(data.decode("utf-8", "replace")) is not None
 
 
 def _parse_script(text: str, scripts: Scripts) -> PackerCommand | None:

@@ -1,12 +1,7 @@
 # The access rights of a file or folder: exactly these entries, none inherited.
 # Set uses icacls with SIDs. Set-Acl would also write owner and group, which needs privileges.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         if (-not ([System.IO.File]::Exists($Resource.path) -or [System.IO.Directory]::Exists($Resource.path))) { return $null }
         $acl = Get-Acl -LiteralPath $Resource.path
         # One text for each entry, so that they sort by sid, then rights, as in the report.
@@ -33,8 +28,7 @@ $ProgressPreference = 'SilentlyContinue'
             })
         [ordered]@{ protected = $acl.AreAccessRulesProtected; entries = $entries }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no $($Resource.path)" }
         if (-not $Now.protected) { 'it inherits' }
         $inherit = [System.IO.Directory]::Exists($Resource.path)
@@ -44,8 +38,7 @@ $ProgressPreference = 'SilentlyContinue'
         foreach ($one in $have) { if ($want -notcontains $one) { "there is an entry $one" } }
         if ($have.Count -gt @($have | Select-Object -Unique).Count) { 'an entry is duplicated' }
     }
-    Set  = {
-        param($Resource, $Context)
+    Set  = { param($Resource, $Context)
         $folder = [System.IO.Directory]::Exists($Resource.path)
         if (-not $folder -and -not [System.IO.File]::Exists($Resource.path)) { throw "there is no $($Resource.path)" }
         $inherit = ''

@@ -1,11 +1,6 @@
 # The files of an archive in a folder. Test compares the members of the plan. Set copies all files that differ.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         if (-not [System.IO.Directory]::Exists($Resource.into)) { return $null }
         $members = [ordered]@{}
         foreach ($member in $Resource.members) {
@@ -15,8 +10,7 @@ $ProgressPreference = 'SilentlyContinue'
         }
         [ordered]@{ members = $members }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no folder $($Resource.into)" }
         foreach ($member in $Resource.members) {
             $found = $Now.members[$member.path]
@@ -24,8 +18,7 @@ $ProgressPreference = 'SilentlyContinue'
             elseif ($found -cne $member.sha256) { "sha256 of $($member.path) is $found, not $($member.sha256)" }
         }
     }
-    Set  = {
-        param($Resource, $Context)
+    Set  = { param($Resource, $Context)
         if (-not [System.IO.Directory]::Exists($Resource.into)) { throw "there is no folder $($Resource.into) for archive $($Resource.artifact)" }
         $digests = @{}
         foreach ($member in $Resource.members) { $digests[$member.path] = $member.sha256 }

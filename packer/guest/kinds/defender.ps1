@@ -1,11 +1,6 @@
 # A program whose file access Defender does not scan. Without Defender nothing needs to be done.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {
             try {
@@ -28,12 +23,10 @@ $ProgressPreference = 'SilentlyContinue'
             if (Test-SameText -Left $process -Right $Resource.process -IgnoreCase) { return [ordered]@{ process = [string]$process } }
         }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { "Defender scans the files that $($Resource.process) opens" }
     }
-    Set  = {
-        param($Resource)
+    Set  = { param($Resource)
         $null = Add-MpPreference -ExclusionProcess $Resource.process -ErrorAction Stop
         $false
     }

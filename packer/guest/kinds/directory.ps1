@@ -1,20 +1,13 @@
 # A folder.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         if (-not [System.IO.Directory]::Exists($Resource.path)) { return $null }
         [ordered]@{ exists = $true }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { "there is no folder $($Resource.path)" }
     }
-    Set  = {
-        param($Resource)
+    Set  = { param($Resource)
         $null = [System.IO.Directory]::CreateDirectory($Resource.path)
         $false
     }

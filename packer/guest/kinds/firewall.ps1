@@ -1,11 +1,6 @@
 # A firewall rule for one port, in every profile. The port is the local port for direction in, and the remote port for out.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         try { $rule = @(Get-NetFirewallRule -Name $Resource.name -ErrorAction Stop) }
         catch {
             # Not by its category: a missing module is an ObjectNotFound too.
@@ -25,8 +20,7 @@ $ProgressPreference = 'SilentlyContinue'
             action = ([string]$rule[0].Action).ToLowerInvariant(); protocol = [string]$filter.Protocol; port = @($port) -join ','; profile = [string]$rule[0].Profile
         }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no rule $($Resource.name)" }
         if (-not (Test-SameText -Left $Now.display_name -Right $Resource.display_name)) { "display_name is '$($Now.display_name)', not '$($Resource.display_name)'" }
         if (-not $Now.enabled) { 'it is not enabled' }
@@ -36,8 +30,7 @@ $ProgressPreference = 'SilentlyContinue'
         if ($Now.port -ne [string]$Resource.port) { "port is $($Now.port), not $($Resource.port)" }
         if ($Now.profile -ne 'Any') { "profile is $($Now.profile), not Any" }
     }
-    Set  = {
-        param($Resource)
+    Set  = { param($Resource)
         # A missing rule is not an error. Any other error appears again when the new rule is made.
         $null = Remove-NetFirewallRule -Name $Resource.name -ErrorAction SilentlyContinue
         $rule = @{

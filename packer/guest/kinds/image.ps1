@@ -1,18 +1,20 @@
-# A container image in containerd's namespace of Kubernetes. containerd pulls it by its digest, with its own settings, proxy and mirrors.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
+# A container image in containerd's namespace of Kubernetes, or in Docker's store. The runtime pulls it by a digest, with its own settings and proxy, or imports it from a tarball.
 @{
-    Get  = {
-        param($Resource)
-        # containerd answers some seconds after its service has started.
+    Get  = { param($Resource)
+        $program, $question = $Resource.ctr, @('-n', 'k8s.io', 'images', 'ls')
+        if ($null -ne $Resource.docker) { $program, $question = $Resource.docker, @('version', '--format', '{{.Server.Version}}') }
+        # A runtime answers some seconds after its service has started.
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {
-            $images = Invoke-Native -FilePath $Resource.ctr -ArgumentList '-n', 'k8s.io', 'images', 'ls' -GoodExitCode @()
+            $images = Invoke-Native -FilePath $program -ArgumentList $question -GoodExitCode @()
             if ($images.ExitCode -eq 0) { break }
-            if ($clock.Elapsed.TotalSeconds -gt 60) { throw "containerd does not answer: $($images.Output)" }
+            if ($clock.Elapsed.TotalSeconds -gt 60) { throw "$program gets no answer: $($images.Output)" }
             Start-Sleep -Seconds 2
+        }
+        if ($null -ne $Resource.docker) {
+            $found = Invoke-Native -FilePath $program -ArgumentList 'image', 'inspect', '--format', '{{.Id}}', $Resource.name -GoodExitCode @()
+            if ($found.ExitCode -ne 0) { return $null }
+            return [ordered]@{ digest = [regex]::Match($found.Output, 'sha256:[0-9a-f]{64}').Value }
         }
         # The columns are name, type, digest, size, platforms and labels.
         $row = [regex]::Match($images.Output, '(?m)^' + [regex]::Escape($Resource.name) + '[ \t]+\S+[ \t]+(sha256:[0-9a-f]{64})[ \t]+(.*)$')
@@ -23,37 +25,46 @@ $ProgressPreference = 'SilentlyContinue'
             pinned = [regex]::IsMatch($row.Groups[2].Value, '(?:^|[ ,])io\.cri-containerd\.pinned=pinned(?:[ ,\r]|$)')
         }
     }
-    Test = {
-        param($Resource, $Now)
-        if ($null -eq $Now) { return "containerd has no image $($Resource.name)" }
+    Test = { param($Resource, $Now)
+        if ($null -eq $Now) { return "there is no image $($Resource.name)" }
         if ($Now.digest -cne $Resource.digest) { "digest is $($Now.digest), not $($Resource.digest)" }
+        # Docker has no image without its layers, and pins none.
+        if ($null -ne $Resource.docker) { return }
         if (-not $Now.unpacked) { "its layers are not unpacked: there is no snapshot $($Resource.layers)" }
         if ($Resource.pinned -and -not $Now.pinned) { 'it is not pinned' }
     }
-    Set  = {
-        param($Resource, $Context)
+    Set  = { param($Resource, $Context)
         $drive = New-Object -TypeName System.IO.DriveInfo -ArgumentList 'C'
         # Unpacked layers need more than compressed ones: with less than this, the pull would fail after a long time.
         if ($drive.AvailableFreeSpace -lt [long]$Resource.size + 1073741824) {
             throw "drive C has $($drive.AvailableFreeSpace) bytes free, and $($Resource.name) needs more than $($Resource.size): choose a larger disk"
         }
         $pipe = 'npipe:////./pipe/containerd-containerd'
-        $arguments = '--runtime-endpoint', $pipe, '--image-endpoint', $pipe, 'pull', $Resource.reference
+        $program, $arguments = $Resource.crictl, @('--runtime-endpoint', $pipe, '--image-endpoint', $pipe, 'pull', $Resource.reference)
+        if ($null -ne $Resource.docker) { $program, $arguments = $Resource.docker, @('pull', $Resource.reference) }
         $attempts = 4
+        if ($null -ne $Resource.artifact) {
+            # The tarball was verified after its download: no network can disturb its import.
+            $attempts = 1
+            $program, $arguments = $Resource.ctr, @('-n', 'k8s.io', 'images', 'import', $Context.Artifact)
+            if ($null -ne $Resource.docker) { $program, $arguments = $Resource.docker, @('load', '--input', $Context.Artifact) }
+        }
         for ($attempt = 1; $attempt -le $attempts; $attempt++) {
-            [System.Console]::Out.WriteLine("pulling $($Resource.reference), $($Resource.size) bytes, attempt $attempt of $attempts")
+            [System.Console]::Out.WriteLine("getting $($Resource.name), $($Resource.size) bytes, attempt $attempt of $attempts")
             $left = Get-SecondsLeft -Context $Context
-            $pulled = Invoke-Native -FilePath $Resource.crictl -ArgumentList $arguments -GoodExitCode @() -TimeoutSeconds $left
-            if ($pulled.ExitCode -eq 0) { break }
-            $why = "$($Resource.reference) could not be pulled: $($pulled.Output)"
+            $ran = Invoke-Native -FilePath $program -ArgumentList $arguments -GoodExitCode @() -TimeoutSeconds $left
+            if ($ran.ExitCode -eq 0) { break }
+            $why = "$($Resource.name) could not be pulled or imported: $($ran.Output)"
             if ($drive.AvailableFreeSpace -lt 1073741824) { throw "drive C has only $($drive.AvailableFreeSpace) bytes left. $why" }
             if ($attempt -eq $attempts -or $left -le 60) { throw $why }
             [System.Console]::Out.WriteLine($why)
             Start-Sleep -Seconds (15 * $attempt)
         }
-        # By digest, containerd gives it no other name: pods and containerd's own configuration look for this one.
-        if ($Resource.name -cne $Resource.reference) {
-            $null = Invoke-Native -FilePath $Resource.ctr -ArgumentList '-n', 'k8s.io', 'images', 'tag', '--force', $Resource.reference, $Resource.name
+        # By digest, a runtime gives it no other name: pods and the runtime's own configuration look for this one.
+        if ($null -ne $Resource.reference -and $Resource.name -cne $Resource.reference) {
+            $program, $arguments = $Resource.ctr, @('-n', 'k8s.io', 'images', 'tag', '--force', $Resource.reference, $Resource.name)
+            if ($null -ne $Resource.docker) { $program, $arguments = $Resource.docker, @('tag', $Resource.reference, $Resource.name) }
+            $null = Invoke-Native -FilePath $program -ArgumentList $arguments
         }
         if ($Resource.pinned) {
             $null = Invoke-Native -FilePath $Resource.ctr -ArgumentList '-n', 'k8s.io', 'images', 'label', $Resource.name, 'io.cri-containerd.pinned=pinned'

@@ -1,11 +1,6 @@
 # An installed MSI package, with its files and services.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         $found = Get-PackageVersion -Product $Resource.product -Version $Resource.version
         if ($null -eq $found) { return $null }
         $files = [ordered]@{}
@@ -14,15 +9,13 @@ $ProgressPreference = 'SilentlyContinue'
         foreach ($name in $Resource.services) { $services[$name] = $null -ne (Get-RegistryValue -Key "HKLM:\SYSTEM\CurrentControlSet\Services\$name" -Name 'ImagePath') }
         [ordered]@{ product = $Resource.product; version = $found; files = $files; services = $services }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "$($Resource.product) is not installed" }
         if (-not (Test-SameVersion -Found $Now.version -Wanted $Resource.version)) { "version is $($Now.version), not $($Resource.version)" }
         foreach ($path in $Resource.files) { if (-not $Now.files[$path]) { "there is no file $path" } }
         foreach ($name in $Resource.services) { if (-not $Now.services[$name]) { "there is no service $name" } }
     }
-    Set  = {
-        param($Resource, $Context)
+    Set  = { param($Resource, $Context)
         $log = [System.IO.Path]::Combine($Context.Log, "$($Resource.artifact).msi.log")
         # msiexec reads NAME="a value", but not "NAME=a value", which is the C runtime's form.
         $properties = @(foreach ($argument in $Resource.arguments) {

@@ -1,11 +1,6 @@
 # A folder on the machine's PATH. PATH is read and written unexpanded and keeps its type.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         $path = Get-RegistryData -Key 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment' -Name 'Path' -Default ''
         $want = $Resource.entry.TrimEnd('\')
         foreach ($part in ([string]$path).Split(';')) {
@@ -14,12 +9,10 @@ $ProgressPreference = 'SilentlyContinue'
             if (Test-SameText -Left $have -Right $want -IgnoreCase) { return [ordered]@{ entry = $entry } }
         }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { "$($Resource.entry) is not on the PATH" }
     }
-    Set  = {
-        param($Resource)
+    Set  = { param($Resource)
         $key = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment'
         $type = 'ExpandString'
         $text = $Resource.entry

@@ -1,11 +1,6 @@
 # A PowerShell script of the operator that runs once. A mark in the engine's folder says that it ran with these bytes and arguments.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         $path = "C:\ProgramData\imagegen\scripts\$($Resource.name).json"
         if (-not [System.IO.File]::Exists($path)) { return $null }
         # A run that was killed may have left a part of it.
@@ -15,8 +10,7 @@ $ProgressPreference = 'SilentlyContinue'
         }
         catch { return $null }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "the script $($Resource.name) has not run" }
         if ($Now.sha256 -cne $Resource.sha256) { "it ran with sha256 $($Now.sha256), not $($Resource.sha256)" }
         if (-not (Test-SameList -Left $Now.arguments -Right $Resource.arguments)) {
@@ -24,8 +18,7 @@ $ProgressPreference = 'SilentlyContinue'
         }
         if ($Resource.good_exit_codes -notcontains $Now.exit_code) { "it ended with $($Now.exit_code), not with $($Resource.good_exit_codes -join ' or ')" }
     }
-    Set  = {
-        param($Resource, $Context)
+    Set  = { param($Resource, $Context)
         $file = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\'))
         $arguments = @('-NoProfile', '-NonInteractive', '-ExecutionPolicy', 'Bypass', '-File', $file) + @($Resource.arguments)
         $left = [Math]::Min([int]$Resource.timeout_s, (Get-SecondsLeft -Context $Context))

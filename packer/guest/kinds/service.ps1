@@ -1,11 +1,6 @@
 # A Windows service. A field that is null is not checked and not changed.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
         # A key without ImagePath is not a service: settings may be written before the service is installed.
         if ($null -eq (Get-RegistryValue -Key $key -Name 'ImagePath')) { return $null }
@@ -25,8 +20,7 @@ $ProgressPreference = 'SilentlyContinue'
             state = ([string](Get-Service -Name $Resource.name).Status).ToLowerInvariant(); depends_on = $list; recovery = Get-ServiceRecovery -Key $key
         }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no service $($Resource.name)" }
         foreach ($pair in @(@('display_name', $Resource.display_name), @('command', $Resource.command), @('start', $Resource.start), @('state', $Resource.state))) {
             $have = $Now[$pair[0]]
@@ -42,8 +36,7 @@ $ProgressPreference = 'SilentlyContinue'
             if ($have -cne $want) { "recovery is $have, not $want" }
         }
     }
-    Set  = {
-        param($Resource, $Context)
+    Set  = { param($Resource, $Context)
         $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
         $sc = Get-SystemTool -Name 'sc.exe'
         if ($null -eq (Get-RegistryValue -Key $key -Name 'ImagePath')) {

@@ -1,12 +1,7 @@
 # A scheduled task that runs a program as SYSTEM again and again. A second instance never starts beside a running one.
 # Its trigger begins at a time that has passed, and has no end: Windows derives each run from that time, so the task also runs after the clock was set, as at a node's first boot.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         # Not Get-ScheduledTask, which reads all tasks of the machine and fails if any of them is malformed or is deleted meanwhile.
         try { $text = [string](Export-ScheduledTask -TaskName $Resource.name -TaskPath '\' -ErrorAction Stop) }
         catch {
@@ -50,8 +45,7 @@ $ProgressPreference = 'SilentlyContinue'
                 " and /Task/Settings/DisallowStartIfOnBatteries = 'false' and /Task/Settings/StopIfGoingOnBatteries = 'false'")
         }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no task $($Resource.name)" }
         foreach ($pair in @(
                 @('triggers', 'TimeTrigger'), @('start', '2020-01-01T00:00:00Z'), @('ends', ''), @('delay_s', 0), @('every_s', $Resource.every_s), @('repeats_for_s', $null),
@@ -62,20 +56,11 @@ $ProgressPreference = 'SilentlyContinue'
         if (-not $Now.enabled) { 'it is not enabled' }
         if (-not $Now.unconditional) { 'a setting can keep it from running, or from being ended' }
     }
-    Set  = {
-        param($Resource)
-        $times = @($Resource.every_s, $Resource.limit_s | ForEach-Object -Process { [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($_)) })
-        $texts = @($Resource.program, $Resource.arguments | ForEach-Object -Process { [System.Security.SecurityElement]::Escape($_) })
-        # By SID, because the name of the account is localised. Without a Duration the repetition has no end. With the default priority, 7, its reads and writes come after those of all others.
-        $xml = (@(
-                '<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">'
-                '<Triggers><TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger></Triggers>'
-                '<Principals><Principal id="Author"><UserId>S-1-5-18</UserId><RunLevel>HighestAvailable</RunLevel></Principal></Principals>'
-                '<Settings><MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy><DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>'
-                '<StopIfGoingOnBatteries>false</StopIfGoingOnBatteries><ExecutionTimeLimit>{1}</ExecutionTimeLimit><Priority>6</Priority></Settings>'
-                '<Actions Context="Author"><Exec><Command>{2}</Command><Arguments>{3}</Arguments></Exec></Actions></Task>'
-            ) -join '') -f ($times + $texts)
-        $null = Register-ScheduledTask -TaskName $Resource.name -TaskPath '\' -Xml $xml -Force -ErrorAction Stop
+    Set  = { param($Resource)
+        $every = [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($Resource.every_s))
+        # Without a Duration the repetition has no end.
+        $triggers = '<Triggers><TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger></Triggers>' -f $every
+        Register-SystemTask -Name $Resource.name -Triggers $triggers -LimitSeconds $Resource.limit_s -Program $Resource.program -Arguments $Resource.arguments
         $false
     }
 }

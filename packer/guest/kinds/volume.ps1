@@ -1,11 +1,6 @@
 # A drive that uses all the space of its disk. The small disks of clouds are larger than the drive on them.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {
             # DriveLetter is a character, which a filter of WMI cannot compare with text.
@@ -20,13 +15,11 @@ $ProgressPreference = 'SilentlyContinue'
         if ($limits.ReturnValue -ne 0) { throw "Windows does not say how large drive $($Resource.drive) can be: error $($limits.ReturnValue)" }
         [ordered]@{ size = [long]$found[0].Size; largest = [long]$limits.SizeMax }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         # Windows extends a partition by at least one MiB.
         if ($Now.largest - $Now.size -ge 1048576) { "drive $($Resource.drive) has $($Now.size) bytes, and there is room for $($Now.largest)" }
     }
-    Set  = {
-        param($Resource)
+    Set  = { param($Resource)
         $partition = @(Get-CimInstance -Namespace 'root/Microsoft/Windows/Storage' -ClassName 'MSFT_Partition' -OperationTimeoutSec 300 |
                 Where-Object -FilterScript { [string]$_.DriveLetter -eq $Resource.drive })[0]
         $limits = Invoke-CimMethod -InputObject $partition -MethodName 'GetSupportedSize' -OperationTimeoutSec 300

@@ -146,6 +146,13 @@ GOOD = NodeFacts.model_validate(
         "user_data_of_restart": False,
         "commands_of_restart": (),
         "changed_by_restart": (),
+        "drift": {
+            "exit_code": 0,
+            "found": (),
+            "planted": TOOL,
+            "planted_code": 5,
+            "found_planted": (f"tools/file:{TOOL}",),
+        },
     }
 )
 FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
@@ -800,6 +807,26 @@ CASES = (
         ("second-boot: a second boot ran kubeadm.exe join",),
     ),
     Case(
+        "a node that only joined has drifted",
+        {"drift.exit_code": 5, "drift.found": ("tools/path:C: is not on the PATH",)},
+        ("drift: a node that only joined has drifted: tools/path:C: is not on the PATH",),
+    ),
+    Case(
+        "-Check did not come to its end",
+        {"drift.exit_code": 4},
+        ("drift: -Check ended with 4, and found 0 resources that have drifted",),
+    ),
+    Case(
+        "-Check finds no change, and another one",
+        {"drift.planted_code": 0, "drift.found_planted": ()},
+        (rf"drift: {TOOL} was changed, and -Check found nothing and ended with 0",),
+    ),
+    Case(
+        "-Check takes another file for the changed one",
+        {"drift.found_planted": (r"tools/file:C:\other",)},
+        (rf"drift: {TOOL} was changed, and -Check found tools/file:C:\other and ended with 5",),
+    ),
+    Case(
         "user data runs again, whatever its commands are",
         {"user_data_of_restart": True},
         ("second-boot: a second boot ran the user data again",),
@@ -856,6 +883,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
         "builder": "nothing of the builder's access is left",
         "second-boot": "a second boot changes nothing",
+        "drift": "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
         "closed-folders": "the node's folders are closed to Users",
     }
 
@@ -889,6 +917,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("gmsa", {"gmsa": None}),
         ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
+        ("drift", {"drift": None}),
     ],
 )
 def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:

@@ -61,7 +61,7 @@ def test_the_model_was_compared_with_the_shipped_script(script: Path, digest: st
 
 
 def test_a_first_boot_script_that_nobody_compared_is_refused(azure: Machine, tmp_path: Path) -> None:
-    changed = (ROLES / FIRST_BOOT).read_bytes().replace(b"    param()\n", b"    param()\n    return\n")
+    changed = (ROLES / FIRST_BOOT).read_bytes().replace(b"] param()\n", b"] param()\n    return\n")
     own = tmp_path / FIRST_BOOT
     own.parent.mkdir(parents=True)
     own.write_bytes(changed)

@@ -47,6 +47,18 @@ def test_step_says_why_it_changes_the_machine() -> None:
     assert (zone.when, zone.each) == ("windows.time_zone", None)
 
 
+def test_what_a_node_may_change_is_said_of_its_resource_and_of_its_kind() -> None:
+    said = "until: first-boot. A node may change it afterwards: -Check passes over it there"
+    steps = {name: list(step_lines(describe_step(STEPS[name]), 200)) for name in ("cloudbase-init", "scripts")}
+    after = {
+        name: [lines[at - 1].split()[0] for at, line in enumerate(lines) if line.strip() == said]
+        for name, lines in steps.items()
+    }
+    assert after == {"cloudbase-init": ["service"], "scripts": ["for"]}
+    kinds = {name: list(kind_lines(describe_kind(name, STEPS), 200)) for name in ("service", "script")}
+    assert {name: f"  Always {said}" in lines for name, lines in kinds.items()} == {"service": False, "script": True}
+
+
 def test_step_has_the_paths_of_the_machine() -> None:
     labels = [change.label for change in describe_step(STEPS["containerd"]).changes]
     assert r"C:\Program Files\containerd\config.toml" in labels

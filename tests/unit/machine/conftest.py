@@ -116,7 +116,12 @@ class Bench:
     @staticmethod
     def _step(name: str, resources: Sequence[tuple[str, Fields]]) -> dict[str, Any]:
         entries = [
-            {"id": f"{name}/{kind}:{KINDS[kind].model_validate(fields).label}", "kind": kind, "fields": fields}
+            {
+                "id": f"{name}/{kind}:{KINDS[kind].model_validate(fields).label}",
+                "kind": kind,
+                "fields": fields,
+                "until": None,
+            }
             for kind, fields in resources
         ]
         return {"name": name, "summary": "for the test", "timeout_s": 60, "repeated": False, "resources": entries}

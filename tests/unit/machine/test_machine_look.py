@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tests.unit.machine.conftest import Bench
 
 HOME = r"C:\ProgramData\imagegen"
+FIRST_BOOT_LOG = r"C:\Windows\Setup\Scripts\first-boot.log"
 CONTAINERS = ("feature", {"name": "Containers"})
 
 
@@ -38,11 +40,82 @@ def test_looking_changes_nothing(bench: Bench, word: str, exit_code: int, status
     assert [event["phase"] for event in bench.events(bench.run("phase-2", word), "phase")] == ["phase-2", "phase-2"]
 
 
-def test_looking_at_what_cannot_be_read_fails(bench: Bench) -> None:
-    bench.bundle({"phase-1": [("feature", {"name": "None"})]})
+def test_looking_at_what_cannot_be_read_fails_after_everything_else_was_looked_at(bench: Bench) -> None:
+    bench.bundle({"phase-1": [("feature", {"name": "None"}), bench.folder(r"C:\Users")], "phase-2": [CONTAINERS]})
     outcome = bench.run("all", "-WhatIf")
     assert outcome.exit_code == 6
-    assert bench.statuses(bench.events(outcome)) == [("phase", "started"), ("resource", "failed"), ("phase", "failed")]
+    assert bench.statuses(bench.events(outcome)) == [
+        ("phase", "started"), ("resource", "failed"), ("resource", "ok"), ("phase", "failed"),
+        ("phase", "started"), ("resource", "would change"), ("phase", "finished"),
+    ]  # fmt: skip
+    [failed] = [event for event in bench.events(outcome, "phase") if event["status"] == "failed"]
+    assert failed["reason"].startswith("step phase-1-step, resource phase-1-step/feature:None: ")
+
+
+MARK = "imagegen-check: "
+
+
+def check(bench: Bench) -> tuple[int, dict[str, Any]]:
+    """The exit code of -Check, and its result."""
+    outcome = bench.run("all", "-Check")
+    [line] = [line for line in outcome.output.splitlines() if line.startswith(MARK)]
+    return outcome.exit_code, json.loads(line.removeprefix(MARK))
+
+
+def until_first_boot(bench: Bench, *resources: str) -> None:
+    """A plan in which nodes may change these resources."""
+    for step in (step for phase in bench.plan["phases"] for step in phase["steps"]):
+        for entry in step["resources"]:
+            entry["until"] = "first-boot" if entry["id"].rpartition(":")[2] in resources else None
+    bench.upload()
+
+
+def test_a_check_ends_with_one_line_that_says_everything(bench: Bench) -> None:
+    bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.folder(r"C:\Users"), ("feature", {"name": "None"})]})
+    exit_code, found = check(bench)
+    assert exit_code == 6
+    machine = found.pop("machine")
+    assert (machine["build"], machine["installation"]) == (20348, "Server Core")
+    assert found == {
+        "check_version": 1,
+        "plan_sha256": bench.pins["-PlanSha256"],
+        "name": "test",
+        "target": "aws",
+        "phase": "all",
+        "node": bench.machine.host_name,
+        "booted": False,
+        "count": {"ok": 1, "drifted": 1, "skipped": 0, "failed": 1},
+        "resources": [
+            {"id": r"phase-1-step/directory:C:\k", "status": "drifted", "reasons": [r"there is no folder C:\k"]},
+            {"id": r"phase-1-step/directory:C:\Users", "status": "ok", "reasons": []},
+            {
+                "id": "phase-1-step/feature:None",
+                "status": "failed",
+                "reasons": ["this Windows has no feature None"],
+            },
+        ],
+    }
+    assert MARK not in bench.run("all", "-WhatIf").output
+
+
+@pytest.mark.parametrize(
+    ("log", "state", "passes_over"), [(True, False, True), (False, False, False), (True, True, False)]
+)
+def test_only_a_node_that_booted_may_have_changed_what_holds_until_then(
+    bench: Bench, log: bool, state: bool, passes_over: bool
+) -> None:
+    bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.folder(r"C:\l")]})
+    until_first_boot(bench, r"\k")
+    for path, is_there in ((FIRST_BOOT_LOG, log), (rf"{HOME}\state.json", state)):
+        if is_there:
+            bench.machine.files.make_folder(path.rpartition("\\")[0])
+            bench.machine.files.write(path, b"")
+    exit_code, found = check(bench)
+    assert exit_code == 5
+    assert found["booted"] is passes_over
+    assert [one["status"] for one in found["resources"]] == ["skipped" if passes_over else "drifted", "drifted"]
+    bench.machine.files.make_folder(r"C:\l")
+    assert check(bench)[0] == (0 if passes_over else 5)
 
 
 def everything(bench: Bench) -> dict[str, Any]:

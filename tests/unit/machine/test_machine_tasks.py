@@ -13,11 +13,16 @@ from imagegen.rehearsal.machine.tasks import HINDERING_BY_DEFAULT, HINDRANCES
 from imagegen.resources.kinds import KINDS
 from tests.unit.machine.test_machine_kinds import FACTS, TASK
 
+COMMON = (PACKER / "guest" / "common.psm1").read_text("ascii")
+REGISTER = COMMON[COMMON.index("\nfunction Register-SystemTask {") :].partition("\n}\n")[0]
+
 
 def test_the_script_makes_the_models_task() -> None:
     """Of these alone the model says that a task is as planned. The name is how it is found."""
     script = (PACKER / "guest" / "kinds" / "task.ps1").read_text("ascii")
     get, test, put = re.split(r"\n    (?:Test =|Set  =) ", script)
+    assert "Register-SystemTask -Name $Resource.name" in put
+    put += REGISTER
     task: dict[str, Any] = {name: value for name, value in FACTS["task"].items() if value is not True}
     fixed = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in task.items()}
     planned = {**fixed, "repeats_for_s": "$null", **{name: f"$Resource.{name}" for name in TASK}}
@@ -39,7 +44,7 @@ def test_the_script_knows_the_models_hindrances() -> None:
     assert hinders.count(" or ") == len(never_given) - 1
     assert settings.findall(planned) == [(name, "false") for name in HINDERING_BY_DEFAULT]
     assert settings.sub("", planned) == " and "
-    given = dict(re.findall(rf"<({'|'.join(HINDRANCES)})>(\w+)</", script))
+    given = dict(re.findall(rf"<({'|'.join(HINDRANCES)})>(\w+)</", REGISTER))
     assert given == dict.fromkeys(HINDERING_BY_DEFAULT, "false")
 
 

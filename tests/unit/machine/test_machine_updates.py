@@ -50,7 +50,7 @@ def pack(bench: Bench, rounds: int = 2, **changes: Any) -> None:  # noqa: ANN401
     resource = fields(bench, rounds=rounds, **changes)
 
     def phase(number: int) -> dict[str, Any]:
-        entry = {"id": f"updates/update:windows (round {number})", "kind": "update", "fields": resource}
+        entry = {"id": f"updates/update:windows (round {number})", "kind": "update", "fields": resource, "until": None}
         step = {"name": "updates", "summary": "s", "timeout_s": 60, "repeated": number < rounds, "resources": [entry]}
         return {"name": f"phase-{number}", "restart": True, "steps": [step]}
 
@@ -319,9 +319,9 @@ def test_script_and_model_keep_the_same_things() -> None:
     """The paths, the states of packages and the names of the facts."""
     script = (PACKER / "guest" / "kinds" / "update.ps1").read_text("ascii")
     assert script.count(r"'C:\ProgramData\imagegen\updates'") == 2
-    assert "@(80, 112, 128) -notcontains $state -and -not ($pending -and @(96, 101) -contains $state)" in script
+    assert "$states = 80, 112, 128\n        if (Test-RestartPending) { $states += 96, 101 }\n" in script
     assert "if (@($told.found).Count -eq 0 -and -not (Test-RestartPending)) {" in script
     found = re.findall(r"(\w+) = ", script.partition("[ordered]@{")[2].partition("}")[0])
     assert found == ["rounds", "asked", "ubr", "installed", "lost", "missing", "proxy_left"]
-    assert "<UserId>S-1-5-18</UserId>" in script
+    assert "Invoke-AsSystem -Name 'imagegen-updates'" in script
     assert script.index("winhttp set proxy") < script.index("finally {") < script.index("DeleteValue('WinHttpSettings'")

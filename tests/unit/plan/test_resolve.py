@@ -14,6 +14,7 @@ from imagegen.artifacts.lock import Lock
 from imagegen.canonical import canonical
 from imagegen.plan.resolve import find_missing, resolve
 from imagegen.providers.provider import provider
+from imagegen.resources.release_record import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ def test_phases(decided: Any) -> None:  # noqa: ANN401 - as above
     assert [(phase.name, phase.restart) for phase in phases] == [("phase-1", True), ("phase-2", False)]
     assert [[step.name for step in phase.steps] for phase in phases] == [
         ["system"],
-        ["containerd", "kubernetes", "cloudbase-init"],
+        ["containerd", "kubernetes", "cloudbase-init", "release-record"],
     ]
     build = decided.decision.plan.build
     assert build.phase_timeouts_s == {
@@ -57,11 +58,15 @@ def test_what_may_restart_is_last_before_a_restart(decided: Any) -> None:  # noq
 def test_files_and_scripts_are_digests_of_the_bytes_beside(decided: Any) -> None:  # noqa: ANN401 - as above
     decision = decided.decision
     for digests, data in (
-        (decision.plan.image.files, decision.bundle),
+        # The release record has the identity of the image, which these digests decide.
+        (
+            {**decision.plan.image.files, SOURCE: decision.plan.release_record},
+            decision.bundle,
+        ),
         (decision.plan.image.scripts, decision.scripts),
     ):
         assert digests == {path: hashlib.sha256(content).hexdigest() for path, content in data.items()}
-        assert list(digests) == sorted(digests)
+        assert [path for path in digests if path != SOURCE] == sorted({*digests} - {SOURCE})
     assert set(decision.scripts) == {"start.ps1", "aws/bootstrap.ps1", "aws/generalise.ps1"}
 
 

@@ -38,22 +38,26 @@ def test_hcl_runs_every_phase_and_restarts_between_them(decision: Decision) -> N
     text = pipeline.render_tree(decision)["build.pkr.hcl"].decode()
     assert re.findall(r'  # (phase-.*)|  provisioner "(.*)"|phases\["(.*)"\].command', text) == [
         ("", "file", ""),
-        ("phase-1: system, patches.", "", ""), ("", "powershell", ""), ("", "", "phase-1"), ("", "windows-restart", ""),
-        ("phase-2: containerd, kubernetes, cloudbase-init, patches, hypervisor.", "", ""),
-        ("", "powershell", ""), ("", "", "phase-2"), ("", "windows-restart", ""),
-        ("phase-3: hypervisor, audit.", "", ""), ("", "powershell", ""), ("", "", "phase-3"),
+        ("phase-1: system, patches.", "", ""), ("", "windows-shell", ""), ("", "", "phase-1"),
+        ("", "windows-restart", ""),
+        ("phase-2: containerd, kubernetes, cloudbase-init, release-record, patches, hypervisor.", "", ""),
+        ("", "windows-shell", ""), ("", "", "phase-2"), ("", "windows-restart", ""),
+        ("phase-3: hypervisor, audit.", "", ""), ("", "windows-shell", ""), ("", "", "phase-3"),
         ("", "file", ""),
-        ("", "powershell", ""),
+        ("", "windows-shell", ""),
     ]  # fmt: skip
     assert re.findall(r"valid_exit_codes += (.*)", text) == ["[0, 3010]", "[0, 3010]", "[0]", "[0]", "[0]"]
-    assert re.findall(r'  error-cleanup-provisioner "(.*)"', text) == ["powershell"]
+    assert re.findall(r'  error-cleanup-provisioner "(.*)"', text) == ["windows-shell"]
 
 
 def test_the_guest_gets_each_step_where_its_resources_are(plan: BuildPlan) -> None:
     phases = json.loads(guest_plan(plan))["phases"]
     assert [[(step["name"], step["repeated"]) for step in phase["steps"]] for phase in phases] == [
         [("system", False), ("patches", True), ("system", False)],
-        [(name, False) for name in ("containerd", "kubernetes", "cloudbase-init", "patches", "hypervisor")],
+        [
+            (name, False)
+            for name in ("containerd", "kubernetes", "cloudbase-init", "release-record", "patches", "hypervisor")
+        ],
         [("hypervisor", False), ("audit", False)],
     ]
     assert [phase["timeout_s"] for phase in phases] == [

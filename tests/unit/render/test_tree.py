@@ -239,6 +239,6 @@ def test_updates_begin_with_a_restart(file: Path, *, begins: bool, decide: Calla
     """Windows installs no update while what the base image left waits for a restart."""
     text = pipeline.render_tree(decide(file, "aws").decision)["build.pkr.hcl"].decode()
     provisioners = re.findall(r'(?m)^  provisioner "([a-z-]+)"', text)
-    assert provisioners[:2] == ["file", "windows-restart" if begins else "powershell"]
+    assert provisioners[:2] == ["file", "windows-restart" if begins else "windows-shell"]
     # One for each phase, with a restart between two, and one that seals.
-    assert provisioners.count("powershell") == provisioners.count("windows-restart") - begins + 2
+    assert provisioners.count("windows-shell") == provisioners.count("windows-restart") - begins + 2

@@ -346,7 +346,8 @@ EXECUTABLES: dict[str, Any] = {"executables": [{"url": "https://one.example.com/
 def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, is_open: bool) -> None:
     """Users may run it, but not where the folder is closed to them."""
     steps = evaluated("1.36.2", "2.3.4", executables=[EXECUTABLES["executables"][0] | {"path": path}])
-    found = [(draft.kind, draft.fields) for draft in steps[-1].drafts]
+    [step] = [step for step in steps if step.step.name == "executables"]
+    found = [(draft.kind, draft.fields) for draft in step.drafts]
     closed = [*ONLY_SYSTEM_AND_ADMINISTRATORS, {"sid": "S-1-5-32-545", "rights": "read"}]
     assert found == [
         ("directory", {"path": path.rpartition("\\")[0]}),
@@ -358,8 +359,9 @@ def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, 
 def test_no_mirror_replaces_the_url_of_a_program_of_the_operator() -> None:
     mirror: dict[str, Any] = {"artifacts": {"mirror": "https://mirror.example.com"}}
     steps = evaluated("1.36.2", "2.3.4", **(EXECUTABLES | mirror))
-    assert steps[-1].requests["executable-1"].url == "https://one.example.com/a"
-    assert steps[-2].requests["cloudbase-init"].url.startswith("https://mirror.example.com/github.com/")
+    urls = {name: request.url for step in steps for name, request in step.requests.items()}
+    assert urls["executable-1"] == "https://one.example.com/a"
+    assert urls["cloudbase-init"].startswith("https://mirror.example.com/github.com/")
 
 
 OWN_SCRIPTS: dict[str, Any] = {

@@ -20,6 +20,7 @@ from imagegen.errors import ConfigError
 from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import KINDS, Environment, File
+from imagegen.resources.release_record import SOURCE
 from imagegen.settle.spec import settle
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import load_steps
@@ -186,7 +187,9 @@ def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str
 
 def test_order() -> None:
     for evaluated in EVALUATED.values():
-        assert [item.step.name for item in evaluated] == ["system", "containerd", "kubernetes", "cloudbase-init"]
+        assert [item.step.name for item in evaluated] == [
+            *("system", "containerd", "kubernetes", "cloudbase-init", "release-record")
+        ]
 
 
 def test_overrides_are_the_names_that_operators_know() -> None:
@@ -282,9 +285,12 @@ def test_everything_in_a_steps_folder_is_used(name: str) -> None:
     drafts = [draft for item in _everything() if item.step.name == name for draft in item.drafts]
     sources = {draft.fields["source"] for draft in drafts if draft.fields.get("source")}
     own = {f"files/{name}/{file}" for file in OWN_FILES.get(name, ())}
-    bundled = own | {
-        f"files/{name}/{path.removesuffix('.j2')}" for path in (*STEPS[name].templates, *STEPS[name].files)
-    }
+    made = {SOURCE} if name == "release-record" else set()
+    bundled = (
+        own
+        | made
+        | {f"files/{name}/{path.removesuffix('.j2')}" for path in (*STEPS[name].templates, *STEPS[name].files)}
+    )
     assert {re.sub(r"-[0-9a-f]{16}(\.[a-z0-9]+)$", r"\1", source) for source in sources} == bundled
     used = {draft.fields["artifact"] for draft in drafts if draft.fields.get("artifact")}
     assert {re.sub(r"-[0-9]+$", "", artifact) for artifact in used} == set(STEPS[name].meta.artifacts)
@@ -309,6 +315,7 @@ def test_why_each_step_is_in_the_plan() -> None:
         "containerd": "runtime.containerd",
         "kubernetes": "always",
         "cloudbase-init": "always",
+        "release-record": "always",
     }
 
 

@@ -74,22 +74,6 @@ def test_a_script_of_ones_own_wording_is_unknown_to_the_real_table() -> None:
     assert packer.recognise(_encoded(_PROBE)) is None
 
 
-@pytest.mark.parametrize(
-    ("data", "only"),
-    [
-        (b'$env:PACKER_BUILDER_TYPE="null"; $env:PACKER_BUILD_NAME="guest"; ', True),
-        (b"", False),
-        (b'$env:PACKER_BUILD_NAME="guest"', False),
-        (b'$env:PACKER_BUILD_NAME="guest"; $env:SECRET="x"; ', False),
-        (b'$env:PACKER_BUILD_NAME="$(whoami)"; ', False),
-        (b'$env:PACKER_BUILD_NAME="guest"; whoami', False),
-        (b'\xff$env:PACKER_BUILD_NAME="guest"; ', False),
-    ],
-)
-def test_a_variables_file_may_set_packers_own_only(data: bytes, only: bool) -> None:
-    assert packer.only_packers_variables(data) is only
-
-
 def test_a_message_shows_a_script_decoded_on_one_line_and_cut() -> None:
     assert packer.readable(_encoded("one\r\n\ttwo")) == "the script one two"
     assert packer.readable("x" * 1_000) == "x" * 300 + "…"

@@ -36,7 +36,6 @@ _SCRIPTS = packer.Scripts(
 )
 _BUNDLE, _ENTRY, _GENERALISE = b"the bundle" * 2_000, b"the entry", b"the generalise script"
 _LOGS = b"the script for logs"
-_VARIABLES = b'$env:PACKER_BUILD_NAME="node"; '
 _RESTART = 'shutdown /r /f /t 0 /c "packer restart"'
 _TRIAL = 'shutdown /r /f /t 60 /c "packer restart test"'
 _ABORT = "shutdown /a"
@@ -118,7 +117,6 @@ class _Packer:
         self.upload(_BUNDLE, tree_of.BUNDLE_PATH)
 
     def powershell(self, script: bytes, path: str, command: str) -> Result:
-        self.upload(_VARIABLES, tree_of.VARIABLES_PATH)
         self.upload(script, path)
         return self.say(command)
 
@@ -244,13 +242,11 @@ def test_a_trial_before_the_machine_went_down_schedules_nothing() -> None:
 
 def _wrong_byte(said: _Packer) -> None:
     said.bundle()
-    said.upload(_VARIABLES, tree_of.VARIABLES_PATH)
     said.upload(_ENTRY + b" ", tree_of.ENTRY_PATH)
 
 
 def _changed_on_the_machine(said: _Packer) -> None:
     said.bundle()
-    said.upload(_VARIABLES, tree_of.VARIABLES_PATH)
     said.upload(_ENTRY, tree_of.ENTRY_PATH)
     del said.machine.files[tree_of.ENTRY_PATH.replace("/", "\\")]
     said.say(_PHASE_1.command)
@@ -263,7 +259,7 @@ def _extra_argument(said: _Packer) -> None:
 
 def _own_variable(said: _Packer) -> None:
     said.bundle()
-    said.upload(_VARIABLES + b'$env:TOKEN="x"; ', tree_of.VARIABLES_PATH)
+    said.powershell(_ENTRY, tree_of.ENTRY_PATH, f'set "TOKEN=x" && {_PHASE_1.command}')
 
 
 def _swapped(said: _Packer) -> None:
@@ -359,9 +355,9 @@ def _empty_upload(said: _Packer) -> None:
 def _reopened_upload(said: _Packer) -> None:
     said.bundle()
     file = f"winrmcp-{uuid.uuid4()}.tmp"
-    chunk = f'echo {base64.b64encode(_VARIABLES).decode()} >> "%TEMP%\\{file}"'
+    chunk = f'echo {base64.b64encode(_ENTRY).decode()} >> "%TEMP%\\{file}"'
     said.say(chunk)
-    destination = tree_of.VARIABLES_PATH.replace("/", "\\")
+    destination = tree_of.ENTRY_PATH.replace("/", "\\")
     said.script(_RESTORE.format(f"$env:TEMP\\{file}", destination))
     said.say(chunk)
 
@@ -381,26 +377,26 @@ def _too_long(said: _Packer) -> None:
     [
         (
             lambda said: said.phase(_PHASE_1),
-            "received an upload to C:\\Windows\\Temp\\imagegen-vars.ps1; expected the upload of the",
+            "received an upload to C:\\Windows\\Temp\\imagegen-start.ps1; expected the upload of the",
         ),
         (_wrong_byte, "imagegen-start.ps1 has other bytes than the tree"),
         (_changed_on_the_machine, "is not the tree's start.ps1"),
         (_extra_argument, "-Phase phase-1 -Check; expected the run of phase-1"),
-        (_own_variable, "sets variables that are not Packer's own"),
+        (_own_variable, 'received the command set "TOKEN=x" && powershell.exe'),
         (_swapped, "-Phase phase-2; expected the run of phase-1"),
-        (_without_restart, "imagegen-vars.ps1; expected the restart after phase-1"),
+        (_without_restart, "imagegen-start.ps1; expected the restart after phase-1"),
         (_unanswered_restart, "expected the check that the machine is up again after phase-1"),
         (_early_check, "received windows-restart's RestartCheck before the machine went down"),
         (_scheduled_restart, "a trial restart was scheduled twice, not aborted"),
-        (_unplanned_restart, "received a restart; expected the upload of Packer's variables"),
+        (_unplanned_restart, "received a restart; expected the upload of start.ps1"),
         (_without_report, "expected the download of C:\\ProgramData\\imagegen\\report.json"),
         (_report_gone, "received a download of C:\\ProgramData\\imagegen\\report.json, but the file does not exist"),
-        (_extra_command, "received the command whoami; expected the upload of Packer's variables"),
+        (_extra_command, "received the command whoami; expected the upload of generalise.ps1"),
         (_extra_script, "received the command the script whoami"),
         (_extra_upload, "received an upload to C:\\Windows\\Temp\\extra.ps1; expected"),
         (_extra_download, "received a download of C:\\Windows\\System32\\config\\SAM; expected"),
         (_after_the_end, "expected nothing more: the image is finished"),
-        (_second_probe, "Packer connected again; expected the upload of Packer's variables"),
+        (_second_probe, "Packer connected again; expected the upload of start.ps1"),
         (_empty_upload, "imagegen-bundle.zip without any bytes"),
         (_reopened_upload, "after it was complete"),
         (_discarded_unfinished, "whose upload is not complete"),

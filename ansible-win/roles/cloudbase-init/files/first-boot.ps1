@@ -1,15 +1,13 @@
 # Runs once at a node's first boot: removes the builder's firewall rules and WinRM certificates, closes its account, and restricts an address of the platform.
 # The listener was removed when the image was sealed.
-[CmdletBinding()]
-param()
+[CmdletBinding()] param()
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # Removes all inbound rules for the builder's port: the image's own and the platform's. Returns a reason for each that could not be removed.
 function Clear-BuilderRule {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     foreach ($filter in @(Get-NetFirewallPortFilter -Protocol TCP -ErrorAction Stop | Where-Object -FilterScript { @($_.LocalPort) -contains '5986' })) {
         try { $rules = @(Get-NetFirewallRule -AssociatedNetFirewallPortFilter $filter -ErrorAction Stop | Where-Object -FilterScript { [string]$_.Direction -eq 'Inbound' }) }
         catch {
@@ -25,8 +23,7 @@ function Clear-BuilderRule {
 
 # Removes the certificates of the removed listeners, with their keys. Returns a reason for each that could not be removed, and then keeps the list.
 function Clear-BuilderCertificate {
-    [CmdletBinding()]
-    param([string]$List)
+    [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
     $reasons = @(foreach ($print in [System.IO.File]::ReadAllLines($List)) {
             if ($print -notmatch '\A[0-9A-Fa-f]{40}\z') { continue }
@@ -46,8 +43,7 @@ function Clear-BuilderCertificate {
 # Closes the accounts in the list: disabled, with a password that nobody knows and another name, each even if another failed. The list holds the last number of each account's SID,
 # because the cloud may have renamed the account, and Windows gives the machine a new SID at first boot. Returns a reason for each that failed, and then keeps the list.
 function Close-BuilderAccount {
-    [CmdletBinding()]
-    param([string]$List)
+    [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
     $numbers = @([System.IO.File]::ReadAllLines($List))
     $reasons = @(foreach ($account in @(Get-LocalUser -ErrorAction Stop)) {
@@ -71,8 +67,7 @@ function Close-BuilderAccount {
 # Blocks an address of the platform, which containers must not use, for everybody but SYSTEM and the members of a group. Returns a reason for each account that could not be added.
 # It runs at first boot, because the rule holds the SID of the group, and Windows gives the machine and its groups new SIDs after the image was sealed.
 function Limit-Address {
-    [CmdletBinding()]
-    param([string]$File)
+    [CmdletBinding()] param([string]$File)
     if (-not [System.IO.File]::Exists($File)) { return }
     $wanted = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($File))
     $groups = @(Get-LocalGroup -ErrorAction Stop | Where-Object -FilterScript { $_.Name -eq $wanted.group })

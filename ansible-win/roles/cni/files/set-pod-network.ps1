@@ -16,8 +16,7 @@ $ProgressPreference = 'SilentlyContinue'
 
 # The name under which kubelet registered: kubeadm's argument, or the machine's own name.
 function Get-NodeName {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     $found = [regex]::Match([System.IO.File]::ReadAllText($Path), '--hostname-override=([^\s"'']+)')
     if ($found.Success) { return $found.Groups[1].Value }
     return [System.Net.Dns]::GetHostName().ToLowerInvariant()
@@ -25,8 +24,7 @@ function Get-NodeName {
 
 # Asks the cluster for the node's range, which the controller manager assigns some time after the join.
 function Get-PodRange {
-    [CmdletBinding()]
-    param([string]$Kubeconfig, [string]$Name, [int]$TimeoutSeconds)
+    [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [int]$TimeoutSeconds)
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
     $start.FileName = "$PSScriptRoot\kubectl.exe"
     # kubectl asks an unreachable server five times: all of them must end within a minute.
@@ -52,8 +50,7 @@ function Get-PodRange {
 
 # The address that lies some places after the first of a range.
 function Get-Address {
-    [CmdletBinding()]
-    param([string]$Range, [int]$Place)
+    [CmdletBinding()] param([string]$Range, [int]$Place)
     $bytes = [System.Net.IPAddress]::Parse(($Range -split '/')[0]).GetAddressBytes()
     $bytes[3] = [byte]($bytes[3] + $Place)
     return $bytes -join '.'
@@ -61,8 +58,7 @@ function Get-Address {
 
 # The range in which an address lies.
 function Get-Range {
-    [CmdletBinding()]
-    param([string]$Address, [int]$Bits)
+    [CmdletBinding()] param([string]$Address, [int]$Bits)
     $bytes = [System.Net.IPAddress]::Parse($Address).GetAddressBytes()
     for ($at = 0; $at -lt 4; $at++) {
         $kept = [System.Math]::Max(0, [System.Math]::Min(8, $Bits - 8 * $at))
@@ -72,8 +68,7 @@ function Get-Range {
 }
 
 function Invoke-Hns {
-    [CmdletBinding()]
-    param([string]$Method, [string]$Path, [string]$Request)
+    [CmdletBinding()] param([string]$Method, [string]$Path, [string]$Request)
     $response = ''
     [Imagegen.Hns]::HNSCall($Method, $Path, $Request, [ref]$response)
     $answer = ConvertFrom-Json -InputObject $response
@@ -84,8 +79,7 @@ function Invoke-Hns {
 
 # Waits for the adapter with an address, and lets it forward. Meanwhile it asks HNS to attach the endpoint: HNS may refuse at first, and refuses if it is attached.
 function Enable-Forwarding {
-    [CmdletBinding()]
-    param([string]$Address, [string]$Endpoint = '')
+    [CmdletBinding()] param([string]$Address, [string]$Endpoint = '')
     $refusal = ''
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
@@ -103,8 +97,7 @@ function Enable-Forwarding {
 
 # Creates the network that the plugin looks for by its name. On a bridge, pods reach other nodes through an endpoint of the host at the second address.
 function Set-Network {
-    [CmdletBinding()]
-    param([string]$Request, [string]$NodeAddress, [string]$EndpointAddress)
+    [CmdletBinding()] param([string]$Request, [string]$NodeAddress, [string]$EndpointAddress)
     # Windows has no cmdlet that creates such a network.
     Add-Type -Namespace Imagegen -Name Hns -MemberDefinition '[DllImport("vmcompute.dll")] public static extern void HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method, [MarshalAs(UnmanagedType.LPWStr)] string path, [MarshalAs(UnmanagedType.LPWStr)] string request, [MarshalAs(UnmanagedType.LPWStr)] out string response);'
     $wanted = ConvertFrom-Json -InputObject $Request
@@ -124,8 +117,7 @@ function Set-Network {
 
 # Starts a service now, and at each start of Windows. If nssm is its program, it gives the name of the node to what it starts.
 function Start-NodeService {
-    [CmdletBinding()]
-    param([string]$Name, [string]$NodeName)
+    [CmdletBinding()] param([string]$Name, [string]$NodeName)
     $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$Name\Parameters"
     if (Test-Path -LiteralPath $key) {
         $null = New-ItemProperty -LiteralPath $key -Name AppEnvironmentExtra -PropertyType MultiString -Value @("NODE_NAME=$NodeName") -Force

@@ -1,8 +1,7 @@
 # Registers the plugin from which Windows gets the credentials of gMSAs: imports registerplugin.reg, which lies beside this script. With -Show it only prints what is registered.
 # Only TrustedInstaller may write below the key that lists such plugins. The key gets another owner and one more entry for that, and both are taken back at once. Meanwhile they are in a
 # file: another run of this script restores them if this one is killed.
-[CmdletBinding(PositionalBinding = $false)]
-param([switch]$Show)
+[CmdletBinding(PositionalBinding = $false)] param([switch]$Show)
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -14,8 +13,7 @@ $script:Saved = [System.IO.Path]::Combine($PSScriptRoot, 'access.txt')
 # Enables privileges of this thread, which administrators have but must enable, and returns them. .NET has a class for that, which it does not let others name.
 # They must be reverted on this thread: .NET would try it on another one.
 function Enable-Privilege {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     $type = [System.Security.AccessControl.RegistrySecurity].BaseType.Assembly.GetType('System.Security.AccessControl.Privilege', $true)
     foreach ($name in @('SeTakeOwnershipPrivilege', 'SeRestorePrivilege')) {
         $privilege = $type.GetConstructor([type[]]@([string])).Invoke([object[]]@($name))
@@ -26,8 +24,7 @@ function Enable-Privilege {
 
 # Imports the registration while the locked key is open.
 function Register-Plugin {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     Restore-Access
     $before = Get-Access
     [System.IO.File]::WriteAllText($script:Saved, $before, (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
@@ -43,8 +40,7 @@ function Register-Plugin {
 
 # Opens the locked key with one right.
 function Open-LockedKey {
-    [CmdletBinding()]
-    param([string]$Right)
+    [CmdletBinding()] param([string]$Right)
     $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'ReadWriteSubTree', [System.Security.AccessControl.RegistryRights]$Right)
     if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
     $key
@@ -52,8 +48,7 @@ function Open-LockedKey {
 
 # Returns the owner and the entries of the locked key as text.
 function Get-Access {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     $sections = [System.Security.AccessControl.AccessControlSections]'Owner, Access'
     $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'Default', [System.Security.AccessControl.RegistryRights]'ReadPermissions')
     if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
@@ -63,8 +58,7 @@ function Get-Access {
 
 # Sets the owner, the entries or both, as text.
 function Set-Access {
-    [CmdletBinding()]
-    param([string]$Text, [string]$Part, [string]$Right)
+    [CmdletBinding()] param([string]$Text, [string]$Part, [string]$Right)
     $security = New-Object -TypeName System.Security.AccessControl.RegistrySecurity
     $security.SetSecurityDescriptorSddlForm($Text, [System.Security.AccessControl.AccessControlSections]$Part)
     $key = Open-LockedKey -Right $Right
@@ -74,8 +68,7 @@ function Set-Access {
 
 # Gives the key back its owner and its entries, if they are in the file.
 function Restore-Access {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     if (-not [System.IO.File]::Exists($script:Saved)) { return }
     $before = [System.IO.File]::ReadAllText($script:Saved)
     # A script that was killed before it opened the key left nothing to restore, and no right to do so.
@@ -85,8 +78,7 @@ function Restore-Access {
 
 # Imports the file. reg.exe writes to standard error even if it succeeds, so its output is not read.
 function Import-Registration {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
     $start.FileName = [System.IO.Path]::Combine([System.Environment]::GetFolderPath('System'), 'reg.exe')
     $start.Arguments = 'import "{0}"' -f [System.IO.Path]::Combine($PSScriptRoot, 'registerplugin.reg')
@@ -105,8 +97,7 @@ function Import-Registration {
 
 # Prints the DLL of the class, whether Windows lists the class, and whether the locked key still is as it was.
 function Show-Registration {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     $dll = ''
     $server = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("SOFTWARE\Classes\CLSID\$($script:Class)\InprocServer32")
     if ($null -ne $server) {

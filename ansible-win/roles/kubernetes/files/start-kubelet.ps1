@@ -14,8 +14,7 @@ $ProgressPreference = 'SilentlyContinue'
 
 # The configured arguments, one a line. If a file is named, it must exist: kubelet must not start without its arguments.
 function Read-ImageArgument {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     if ($Path -eq '') { return }
     foreach ($line in [System.IO.File]::ReadAllLines($Path)) {
         if ($line -ne '') { $line }
@@ -25,8 +24,7 @@ function Read-ImageArgument {
 # The arguments that kubeadm wrote: KUBELET_KUBEADM_ARGS="..." with Go's quoting. Blanks outside quotes separate arguments.
 # Before the node has joined there is no file, and there are no arguments.
 function Read-KubeadmArgument {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     if (-not [System.IO.File]::Exists($Path)) { return }
     # kubeadm may still have it open for writing.
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
@@ -47,8 +45,7 @@ function Read-KubeadmArgument {
 # Waits until kubeadm has written its arguments. It writes them after config.yaml, and the service manager may start this script in between.
 # Without them kubelet would register the node without its name and taints. Goes on after the limit: whoever joins without kubeadm writes no such file.
 function Wait-KubeadmArgument {
-    [CmdletBinding()]
-    param([string]$Path, [int]$TimeoutSeconds)
+    [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         # Before the file is looked at, which is then looked at once more when the time has passed.
@@ -63,8 +60,7 @@ function Wait-KubeadmArgument {
 
 # One argument as the Windows C runtime reads it back.
 function ConvertTo-NativeArgument {
-    [CmdletBinding()]
-    param([string]$Value)
+    [CmdletBinding()] param([string]$Value)
     if ($Value -ne '' -and $Value -notmatch '[\s"]') { return $Value }
     $escaped = $Value -replace '(\\*)"', '$1$1\"'
     $escaped = $escaped -replace '(\\+)$', '$1$1'

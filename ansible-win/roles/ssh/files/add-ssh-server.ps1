@@ -1,7 +1,6 @@
 # Adds the OpenSSH server of Windows. Windows Update serves no network logon, such as the builder's over WinRM: a scheduled task runs this script again as SYSTEM, with -Result, the file for
 # what became of it. With -Show it only prints whether the server is there: some releases already have it.
-[CmdletBinding(PositionalBinding = $false)]
-param([switch]$Show, [string]$Result = '')
+[CmdletBinding(PositionalBinding = $false)] param([switch]$Show, [string]$Result = '')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -13,8 +12,7 @@ $script:System = [System.Environment]::GetFolderPath('System')
 
 # Prints whether the program and its service are there.
 function Show-Server {
-    [CmdletBinding()]
-    param()
+    [CmdletBinding()] param()
     $program = [System.IO.File]::Exists([System.IO.Path]::Combine($script:System, 'OpenSSH', 'sshd.exe'))
     $service = Test-Path -LiteralPath 'HKLM:\SYSTEM\CurrentControlSet\Services\sshd'
     [System.Console]::Out.WriteLine("installed=$($program -and $service)")
@@ -22,8 +20,7 @@ function Show-Server {
 
 # Adds the server, as SYSTEM. The file comes into place whole.
 function Add-Server {
-    [CmdletBinding()]
-    param([string]$File)
+    [CmdletBinding()] param([string]$File)
     $text = 'done'
     try { $null = Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' -ErrorAction Stop }
     catch { $text = '{0} (0x{1:X8})' -f $_.Exception.Message, $_.Exception.HResult }
@@ -33,8 +30,7 @@ function Add-Server {
 
 # Runs this script as SYSTEM, and returns what became of it.
 function Invoke-AsSystem {
-    [CmdletBinding()]
-    param([string]$File)
+    [CmdletBinding()] param([string]$File)
     [System.IO.File]::Delete($File)
     $program = [System.IO.Path]::Combine($script:System, 'WindowsPowerShell', 'v1.0', 'powershell.exe')
     $arguments = '-NoProfile -NonInteractive -ExecutionPolicy Bypass -File "{0}" -Result "{1}"' -f $PSCommandPath, $File

@@ -1,29 +1,25 @@
 # Asks Windows Update once, and installs what the order wants. A task runs this script as SYSTEM: a network logon may search, and gets 0x80070005 for the rest.
 # The answer has what was found, installed and refused, with Windows' own codes. It is there only when the script has finished.
-[CmdletBinding(PositionalBinding = $false)]
-param([string]$Order = 'C:\ProgramData\imagegen\updates\order.json', [string]$Answer = 'C:\ProgramData\imagegen\updates\answer.json')
+[CmdletBinding(PositionalBinding = $false)] param([string]$Order = 'C:\ProgramData\imagegen\updates\order.json', [string]$Answer = 'C:\ProgramData\imagegen\updates\answer.json')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # An HRESULT as Windows' documents write it.
 function Get-Code {
-    [CmdletBinding()]
-    param([int]$Number)
+    [CmdletBinding()] param([int]$Number)
     '0x{0:x8}' -f $Number
 }
 
 # The KB numbers of an update: usually one.
 function Get-Kb {
-    [CmdletBinding()]
-    param($Update)
+    [CmdletBinding()] param($Update)
     foreach ($number in $Update.KBArticleIDs) { "KB$number" }
 }
 
 # What the order wants of the updates that Windows Update offers, each once. A category does not take an update that another one in the answer replaces; a KB in the order is taken even then.
 function Select-Update {
-    [CmdletBinding()]
-    param($Session, $Wanted)
+    [CmdletBinding()] param($Session, $Wanted)
     $searcher = $Session.CreateUpdateSearcher()
     $seen = @{}
     $questions = @(foreach ($guid in $Wanted.categories) { "IsInstalled=0 and IsHidden=0 and Type='Software' and CategoryIDs contains '$guid'" })
@@ -44,8 +40,7 @@ function Select-Update {
 
 # Installs when nothing else does: Windows' own updates may run at the same time (0x80240016, https://github.com/rgl/packer-plugin-windows-update/issues/76). A pending restart has the same code.
 function Install-Update {
-    [CmdletBinding()]
-    param($Worker)
+    [CmdletBinding()] param($Worker)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         try { return $Worker.Install() }
@@ -58,8 +53,7 @@ function Install-Update {
 
 # Downloads or installs updates together. Returns those that succeeded, and adds the others to the failures. 2 is Succeeded, and 3 SucceededWithErrors.
 function Invoke-Step {
-    [CmdletBinding()]
-    param($Worker, [string]$Step, [object[]]$Updates, $Told)
+    [CmdletBinding()] param($Worker, [string]$Step, [object[]]$Updates, $Told)
     $all = New-Object -ComObject 'Microsoft.Update.UpdateColl'
     foreach ($update in $Updates) { $null = $all.Add($update) }
     $Worker.Updates = $all

@@ -1,12 +1,13 @@
-"""A container image in containerd's store on the model machine."""
+"""A container image in the store of containerd or Docker on the model machine."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.machine import docker_store, image_pull
 from imagegen.rehearsal.machine.container_store import PINNED, open_store
-from imagegen.rehearsal.machine.image_pull import pin, pull, tag
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.resources.image_name import ImageName
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
@@ -18,7 +19,10 @@ _ATTEMPTS = 4
 
 
 def get(machine: Machine, wanted: Image) -> Facts | None:
-    _need(machine, wanted.ctr)
+    _need(machine, wanted.docker or wanted.ctr)
+    if wanted.docker:
+        found = docker_store.open_docker(machine).ids().get(docker_store.spell(ImageName.parse(wanted.name)))
+        return None if found is None else {"digest": found}
     store = open_store(machine)
     image = store.images().get(wanted.name)
     if image is None:
@@ -32,10 +36,12 @@ def get(machine: Machine, wanted: Image) -> Facts | None:
 
 def test(_machine: Machine, wanted: Image, facts: Facts | None) -> list[str]:
     if facts is None:
-        return [f"containerd has no image {wanted.name}"]
+        return [f"there is no image {wanted.name}"]
     reasons = []
     if facts["digest"] != wanted.digest:
         reasons.append(f"digest is {facts['digest']}, not {wanted.digest}")
+    if wanted.docker:
+        return reasons
     if not facts["unpacked"]:
         reasons.append(f"its layers are not unpacked: there is no snapshot {wanted.layers}")
     if wanted.pinned and not facts["pinned"]:
@@ -43,29 +49,39 @@ def test(_machine: Machine, wanted: Image, facts: Facts | None) -> list[str]:
     return reasons
 
 
-def put(machine: Machine, wanted: Image, _supplies: Supplies) -> bool:
+def put(machine: Machine, wanted: Image, supplies: Supplies) -> bool:
     free = machine.volume.free
     if free < wanted.size + _RESERVE:
         raise RefusedByWindows(
             f"drive C has {free} bytes free, and {wanted.name} needs more than {wanted.size}: choose a larger disk"
         )
-    _need(machine, wanted.crictl)
-    for attempt in range(1, _ATTEMPTS + 1):
+    _need(machine, wanted.docker or (wanted.ctr if wanted.artifact else wanted.crictl))
+    attempts = 1 if wanted.artifact else _ATTEMPTS
+    for attempt in range(1, attempts + 1):
         try:
-            pull(machine, wanted.reference)
+            _fetch(machine, wanted, supplies)
             break
         except RefusedByWindows as refusal:
-            why = f"{wanted.reference} could not be pulled: {refusal}"
-            if attempt == _ATTEMPTS:
+            why = f"{wanted.name} could not be pulled or imported: {refusal}"
+            if attempt == attempts:
                 raise RefusedByWindows(why) from refusal
             machine.wait_until(lambda: False, 15 * attempt)
-    if wanted.name != wanted.reference:
-        tag(machine, wanted.reference, wanted.name)
+    if wanted.reference and wanted.name != wanted.reference:
+        (docker_store if wanted.docker else image_pull).tag(machine, wanted.reference, wanted.name)
     if wanted.pinned:
-        pin(machine, wanted.name)
+        image_pull.pin(machine, wanted.name)
     return False
 
 
-def _need(machine: Machine, program: str) -> None:
-    if not machine.files.is_file(program):
+def _fetch(machine: Machine, wanted: Image, supplies: Supplies) -> None:
+    if wanted.reference:
+        (docker_store if wanted.docker else image_pull).pull(machine, wanted.reference)
+    elif wanted.docker:
+        docker_store.load(machine, supplies.need_artifact())
+    else:
+        image_pull.import_tarball(machine, supplies.need_artifact())
+
+
+def _need(machine: Machine, program: str | None) -> None:
+    if program is None or not machine.files.is_file(program):
         raise RefusedByWindows(f"cannot find {program} (error 2)")

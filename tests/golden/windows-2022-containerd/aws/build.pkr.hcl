@@ -10,30 +10,29 @@ build {
     destination = var.guest.bundle_path
   }
 
+  # The scripts are run by windows-shell, which sends our command as it is. The powershell provisioner would first upload
+  # a file with variables, which no script reads, and that takes 15 messages each time.
+
   # phase-1: system.
-  provisioner "powershell" {
-    script              = "${path.root}/guest/start.ps1"
-    remote_path         = var.guest.start_path
-    remote_env_var_path = var.guest.vars_path
-    execute_command     = var.guest.phases["phase-1"].command
-    skip_clean          = true
-    valid_exit_codes    = [0, 3010]
-    timeout             = var.guest.phases["phase-1"].timeout
+  provisioner "windows-shell" {
+    script           = "${path.root}/guest/start.ps1"
+    remote_path      = var.guest.start_path
+    execute_command  = var.guest.phases["phase-1"].command
+    valid_exit_codes = [0, 3010]
+    timeout          = var.guest.phases["phase-1"].timeout
   }
 
   provisioner "windows-restart" {
     restart_timeout = var.timeouts.restart
   }
 
-  # phase-2: containerd, kubernetes, cloudbase-init.
-  provisioner "powershell" {
-    script              = "${path.root}/guest/start.ps1"
-    remote_path         = var.guest.start_path
-    remote_env_var_path = var.guest.vars_path
-    execute_command     = var.guest.phases["phase-2"].command
-    skip_clean          = true
-    valid_exit_codes    = [0]
-    timeout             = var.guest.phases["phase-2"].timeout
+  # phase-2: containerd, kubernetes, cloudbase-init, release-record.
+  provisioner "windows-shell" {
+    script           = "${path.root}/guest/start.ps1"
+    remote_path      = var.guest.start_path
+    execute_command  = var.guest.phases["phase-2"].command
+    valid_exit_codes = [0]
+    timeout          = var.guest.phases["phase-2"].timeout
   }
 
   # The report: what is really on the machine.
@@ -44,23 +43,19 @@ build {
   }
 
   # Sysprep does not shut down the machine: Packer stops it.
-  provisioner "powershell" {
-    script              = "${path.root}/guest/generalise.ps1"
-    remote_path         = var.guest.generalise_path
-    remote_env_var_path = var.guest.vars_path
-    execute_command     = var.guest.generalise
-    skip_clean          = true
-    valid_exit_codes    = [0]
-    timeout             = var.timeouts.generalise
+  provisioner "windows-shell" {
+    script           = "${path.root}/guest/generalise.ps1"
+    remote_path      = var.guest.generalise_path
+    execute_command  = var.guest.generalise
+    valid_exit_codes = [0]
+    timeout          = var.timeouts.generalise
   }
 
   # After an error: the logs of the machine, before it is deleted.
-  error-cleanup-provisioner "powershell" {
+  error-cleanup-provisioner "windows-shell" {
     script              = "${path.root}/guest/logs.ps1"
     remote_path         = var.guest.logs_path
-    remote_env_var_path = var.guest.vars_path
     execute_command     = var.guest.logs
-    skip_clean          = true
     valid_exit_codes    = [0]
     start_retry_timeout = "30s"
     timeout             = "3m"

@@ -18,7 +18,6 @@ variable "guest" {
     bundle_path     = string
     report_path     = string
     start_path      = string
-    vars_path       = string
     generalise_path = string
     generalise      = string
     logs_path       = string
