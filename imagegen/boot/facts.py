@@ -84,6 +84,10 @@ class Kubelet(Strict):
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
     """Those that kubeadm wrote when the node joined."""
+    is_reached: bool
+    """Whether Windows' firewall lets the API server connect to it."""
+    shares_volumes: bool
+    """Whether containers may change what is in the folder of the pods' volumes."""
 
 
 class CredentialProvider(Strict):

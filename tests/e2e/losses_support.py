@@ -50,6 +50,11 @@ VARIANTS = {
     "maximal-azure": Variant(MAXIMAL, "azure", ("gmsa={}",)),
     "shipped": Variant("configs/windows-2022-containerd.yaml", "aws"),
     "docker": Variant(DOCKER, "aws"),
+    "older": Variant("tests/golden/older-node.yaml", "aws"),
+    "win-bridge": Variant(BASE, "aws", ("cni={plugin: win-bridge}",)),
+    "win-overlay": Variant(BASE, "aws", ("cni={plugin: win-overlay}",)),
+    "azure-cni": Variant(BASE, "azure", ("cni={plugin: azure, version: '1.6.21'}",)),
+    "isolation": Variant(BASE, "aws", ("windows.hyper_v=isolation",)),
 }
 
 
@@ -142,4 +147,5 @@ def find_losses(variant: Variant, folder: Path, without: str) -> list[str]:
     if sealed.exit_code != 0:
         return [f"seal: {sealed.output}"]
     boot = boot_image(describe_image(machine, spec), Runner(folder, os.environ))
-    return [verdict.line for verdict in boot.verdicts if not verdict.passed]
+    unknown = [f"unknown: {what}" for what in (*boot.unknown, *boot.limits)]
+    return unknown + [verdict.line for verdict in boot.verdicts if not verdict.passed]

@@ -18,6 +18,7 @@ from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
 from imagegen.rehearsal.boot.images import start_pods
+from imagegen.rehearsal.boot.kubelet import look_at_kubelet
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -382,14 +383,7 @@ class _Observed:
         )
 
     def _kubelet(self) -> facts.Kubelet:
-        flags = observe.read_kubeadm_arguments(self.node.machine, self.image.layout["kubelet"] + r"\kubeadm-flags.env")
-        return facts.Kubelet(
-            is_running=self.kubelet.is_running,
-            # A start that was refused is later than the end of an earlier one.
-            failure=self.node.machine.services.refusal("kubelet") or "".join(self.kubelet.ends[-1:]),
-            arguments=tuple(self.kubelet.arguments),
-            kubeadm_arguments=flags,
-        )
+        return look_at_kubelet(self.node.machine, self.kubelet, self.image.layout["kubelet"])
 
 
 def _read_failure(commands: list[tuple[str, Ended]]) -> str:
