@@ -84,6 +84,7 @@ class Kubelet(Strict):
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
     """Those that kubeadm wrote when the node joined."""
+    keeps_log: bool
     is_reached: bool
     """Whether Windows' firewall lets the API server connect to it."""
     shares_volumes: bool

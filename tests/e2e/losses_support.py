@@ -54,7 +54,7 @@ VARIANTS = {
     "win-bridge": Variant(BASE, "aws", ("cni={plugin: win-bridge}",)),
     "win-overlay": Variant(BASE, "aws", ("cni={plugin: win-overlay}",)),
     "azure-cni": Variant(BASE, "azure", ("cni={plugin: azure, version: '1.6.21'}",)),
-    "isolation": Variant(BASE, "aws", ("windows.hyper_v=isolation",)),
+    "isolation": Variant(BASE, "aws", ("windows.hyper_v=isolation", "targets.aws.instance_types=[m8i.large]")),
 }
 
 
@@ -105,8 +105,15 @@ def _run(machine: Machine, arguments: Sequence[str], artifacts: Mapping[str, byt
             return outcome.output
 
 
-def build(variant: Variant, folder: Path, without: str = "", interrupt: Interrupt | None = None) -> Machine:
-    """The machine of a build that is not sealed yet. `interrupt` is called before each resource is set."""
+def build(
+    variant: Variant,
+    folder: Path,
+    without: str = "",
+    interrupt: Interrupt | None = None,
+    again: Callable[[str], object] | None = None,
+) -> Machine:
+    """The machine of a build that is not sealed yet. `interrupt` is called before each resource is set, and `again`
+    with the output of a second run of each phase."""
     _, prepared, decision = decided(variant)
     spec, images = prepared.spec, prepared.images
     with tempfile.TemporaryDirectory() as scratch:
@@ -131,6 +138,8 @@ def build(variant: Variant, folder: Path, without: str = "", interrupt: Interrup
     artifacts = make_artifacts(prepared.steps)
     for phase in expected.phases:
         _run(machine, phase.arguments, artifacts)
+        if again is not None:
+            again(_run(machine, phase.arguments, artifacts))
         if phase.restart:
             machine.restart()
     return machine

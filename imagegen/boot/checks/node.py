@@ -36,6 +36,8 @@ def _kubelet(facts: NodeFacts) -> Iterator[Finding]:
     missing = [argument for argument in found.kubeadm_arguments if argument not in found.arguments]
     if missing:
         yield say(f"kubelet runs without the arguments that kubeadm wrote: {' '.join(missing)}", "N4")
+    if not found.keeps_log:
+        yield say("kubelet keeps no log")
     if not found.is_reached:
         yield say("Windows' firewall blocks TCP port 10250, where the API server asks kubelet for logs and metrics")
     if not found.shares_volumes:

@@ -25,6 +25,7 @@ def look_at_kubelet(machine: Machine, kubelet: Kubelet, folder: str) -> facts.Ku
         failure=machine.services.refusal("kubelet") or "".join(kubelet.ends[-1:]),
         arguments=tuple(kubelet.arguments),
         kubeadm_arguments=read_kubeadm_arguments(machine, rf"{folder}\kubeadm-flags.env"),
+        keeps_log=kubelet.keeps_log,
         is_reached=machine.firewall.lets_in(_PORT),
         shares_volumes=_may_change(machine, rf"{folder}\pods"),
     )

@@ -75,6 +75,7 @@ GOOD = NodeFacts.model_validate(
             "failure": "",
             "arguments": ("--v=2", "--node-ip=10.0.0.4", "--cloud-provider=external"),
             "kubeadm_arguments": ("--cloud-provider=external", "--node-ip=10.0.0.4"),
+            "keeps_log": True,
             "is_reached": True,
             "shares_volumes": True,
         },
@@ -555,6 +556,11 @@ CASES = (
         "a feature gate that needs another",
         {"kubelet.is_running": False, "kubelet.failure": "A depends on features that are disabled: B"},
         ("kubelet: kubelet does not run: A depends on features that are disabled: B (N7)",),
+    ),
+    Case(
+        "a kubelet without a log",
+        {"kubelet.keeps_log": False},
+        ("kubelet: kubelet keeps no log",),
     ),
     Case(
         "a kubelet that the API server does not reach",

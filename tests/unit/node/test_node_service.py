@@ -125,7 +125,7 @@ def under_nssm(machine: Machine, *, arguments: str = "--windows-service=false", 
     machine.files.write(r"C:\k\nssm.exe", b"MZ")
     machine.files.write(r"C:\k\arguments.txt", arguments.encode())
     machine.registry.make_key(NSSM)
-    for name, text in (("Application", POWERSHELL), ("AppParameters", START), ("AppStdout", LOG)):
+    for name, text in (("Application", POWERSHELL), ("AppParameters", START), ("AppStderr", LOG)):
         machine.registry.write(NSSM, name, Value("ExpandString", text))
     machine.registry.write(NSSM, "AppRestartDelay", Value("DWord", 5000))
     if joined:
