@@ -54,7 +54,6 @@ VARIANTS = {
     "win-bridge": Variant(BASE, "aws", ("cni={plugin: win-bridge}",)),
     "win-overlay": Variant(BASE, "aws", ("cni={plugin: win-overlay}",)),
     "azure-cni": Variant(BASE, "azure", ("cni={plugin: azure, version: '1.6.21'}",)),
-    "isolation": Variant(BASE, "aws", ("windows.hyper_v=isolation", "targets.aws.instance_types=[m8i.large]")),
 }
 
 

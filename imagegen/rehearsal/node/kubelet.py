@@ -128,6 +128,8 @@ class Kubelet:
         try:
             script_file, parameters = self._read_command()
             yield _POWERSHELL_S
+            if not self._machine.files.is_file(script_file):
+                raise KubeletError(f"The argument '{script_file}' to the -File parameter does not exist.")
             script = read_script(self._machine.files.read(script_file), script_file)
             outcome = yield from run_script(self._machine, script, parameters)
             if outcome.message:
@@ -207,6 +209,9 @@ class Kubelet:
 def _read_powershell(command: Sequence[str]) -> tuple[str, dict[str, str]]:
     """The script that PowerShell is told to run and its parameters."""
     text = " ".join(command)
+    if re.fullmatch(r"(?i)\S*\\powershell\.exe", text):
+        # It reads commands from its standard input, which a service does not have.
+        raise KubeletError(f"{text} has no script to run, and ends")
     found = re.fullmatch(r"(?i)\S*\\powershell\.exe((?: -(?:NoProfile|NonInteractive))*) -File (\S+)(.*)", text)
     if found is None or not found[2].lower().endswith("\\start-kubelet.ps1"):
         raise UnknownCommandError(f"{_RUNNER} runs {text}, of which the rehearsal has no model")
