@@ -57,7 +57,7 @@ VARIANTS = {
 }
 
 
-class BuildFailed(Exception):  # noqa: N818 - as the engine says it
+class BuildFailed(Exception):
     """The build ended with a failure."""
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-UNSEEN = {resource: name for name, variant in VARIANTS.items() for resource in resources(variant) if is_listed(resource)}
+UNSEEN = {one: name for name, variant in VARIANTS.items() for one in resources(variant) if is_listed(one)}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.variant}-{row.resource}")
