@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 from imagegen import contents, pipeline
 from imagegen.plan import model
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, StepNotes
+from imagegen.resources.release_record import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
