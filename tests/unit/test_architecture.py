@@ -174,6 +174,12 @@ class _Imports(ast.NodeVisitor):
         self._functions = 0
         self._types = 0
 
+    def generic_visit(self, node: ast.AST) -> None:
+        # An import is a statement, and only statements hold others: most of a module is expressions.
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):
+                self.visit(child)
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._functions += 1
         self.generic_visit(node)
@@ -199,6 +205,7 @@ class _Imports(ast.NodeVisitor):
         self.found.append(Import(module, line, in_function=self._functions > 0, for_types=self._types > 0))
 
 
+@functools.cache
 def _is_module(name: str) -> bool:
     path = PACKAGE.parent.joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
