@@ -206,6 +206,8 @@ class Facts:
     """Whether kube-log-runner can rotate kubelet's log."""
     nssm: str
     """The version of nssm that can run kubelet."""
+    debug_tools: str
+    """The commit of Microsoft's scripts for the network of nodes."""
     credential_provider_api: CredentialProviderApi | None
     """The API versions of kubelet's credential providers."""
     containerd_config_version: int | None

@@ -15,6 +15,10 @@ def _pod_network(facts: NodeFacts) -> Iterator[Finding]:
         yield say(f"a pod gets no address: {found.refusal}")
 
 
+def _pod_routes(facts: NodeFacts) -> Iterator[Finding]:
+    yield from map(say, facts.pod_network.missing_routes or ())
+
+
 def _kube_proxy(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.kube_proxy
     if found.failure or not found.node:
@@ -41,6 +45,12 @@ CHECKS: Final = (
         "the node is ready, and a pod gets an address",
         _pod_network,
         lambda facts: bool(facts.pod_network.plugin) and bool(facts.nodes),
+    ),
+    Check(
+        "pod-routes",
+        "pods of this node and of another one find each other",
+        _pod_routes,
+        lambda facts: facts.pod_network.missing_routes is not None and bool(facts.nodes),
     ),
     Check(
         "kube-proxy",

@@ -44,6 +44,7 @@ from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
+from imagegen.rehearsal.node.pod_routes import make_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +71,8 @@ def boot_image(
 ) -> Boot:
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
-    with Cluster(image.kubernetes, has_hybrid_overlay=image.network == "ovn-kubernetes") as cluster:
+    has_hybrid_overlay = image.network == "ovn-kubernetes"
+    with make_cluster(image.kubernetes, image.flannel, has_hybrid_overlay=has_hybrid_overlay) as cluster:
         version = config_version(image.kubernetes)
         accounts = image.accounts_of_cluster.items()
         join = Join(
@@ -281,7 +283,7 @@ class _Observed:
         return self.kubelet.is_running and has_network and has_proxy and has_policy
 
     def look_at_pod_network(self) -> facts.PodNetwork:
-        found = look_at_pod_network(self.node.machine, self.cluster, self.image.network)
+        found = look_at_pod_network(self.node.machine, self.cluster, self.image.network, self.image.flannel)
         if found.unready and self.pods.calico.failure:
             return found.model_copy(update={"unready": f"{found.unready}; Calico's pods: {self.pods.calico.failure}"})
         return found

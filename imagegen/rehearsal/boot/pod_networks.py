@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from imagegen.boot import facts
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.cni_plugins import start_pod
+from imagegen.rehearsal.node.flanneld import HOST_GW
 from imagegen.rehearsal.node.kube_proxy import SERVICE
 from imagegen.rehearsal.node.pod_network import PodNetworkError, find_folders, find_unready, read_configuration
+from imagegen.rehearsal.node.pod_routes import find_missing_routes
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
@@ -27,12 +29,14 @@ def _is_ready(cluster: Cluster) -> bool:
     return bool(cluster.nodes) and all(node.ready for node in cluster.nodes.values())
 
 
-def look_at_pod_network(machine: Machine, cluster: Cluster, plugin: str) -> facts.PodNetwork:
-    """`plugin` is that of the image. Without one nothing is looked at."""
+def look_at_pod_network(machine: Machine, cluster: Cluster, plugin: str, flannel: str) -> facts.PodNetwork:
+    """`plugin` is that of the image, and `flannel` its backend. Without a plugin nothing is looked at."""
     if not plugin:
-        return facts.PodNetwork(plugin="", unready="", refusal="")
+        return facts.PodNetwork(plugin="", unready="", refusal="", missing_routes=None)
     unready = "" if _is_ready(cluster) else find_unready(machine) or "kubelet did not report it"
-    return facts.PodNetwork(plugin=plugin, unready=unready, refusal="" if unready else _start_pod(machine))
+    refusal = "" if unready else _start_pod(machine)
+    missing = tuple(find_missing_routes(machine, cluster)) if flannel == HOST_GW else None
+    return facts.PodNetwork(plugin=plugin, unready=unready, refusal=refusal, missing_routes=missing)
 
 
 def look_at_kube_proxy(machine: Machine, kube_proxy: KubeProxy, *, is_asked: bool) -> facts.KubeProxy:

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 NODES_GROUP = "system:nodes"
 NODE_PREFIX = "system:node:"
-_ADDRESS = "10.0.0.4"
+# In the network of the machines that join.
+ADDRESS = "10.0.0.4"
 _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client auth"})
 # The certificate API is v1 from this minor on; v1beta1 ended with the second.
 _CSR_V1, _CSR_V1BETA1_LAST = (1, 19), (1, 21)
@@ -78,11 +79,13 @@ _IP_POOLS: Json = {
 class Cluster:
     """The API server of a cluster whose control plane has a version. It listens inside `with`."""
 
-    def __init__(self, version: str, *, has_hybrid_overlay: bool = False) -> None:
-        """With OVN-Kubernetes, its hybrid overlay and not the controller manager gives the nodes their ranges."""
+    def __init__(self, version: str, control_plane: Node | None = None, *, has_hybrid_overlay: bool = False) -> None:
+        """`control_plane` is its node, if it has pods that others must reach. With OVN-Kubernetes, its hybrid overlay
+        and not the controller manager gives the nodes their ranges."""
         self.version = version
+        self.control_plane = control_plane
         self._has_hybrid_overlay = has_hybrid_overlay
-        self.endpoint = f"{_ADDRESS}:6443"
+        self.endpoint = f"{ADDRESS}:6443"
         # Not of digits only: without quotes, YAML would read such a token as a number.
         self.token = f"{secrets.choice(string.ascii_lowercase)}{secrets.token_hex(3)[:5]}.{secrets.token_hex(8)}"
         """The only bootstrap token that is valid."""
@@ -111,7 +114,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         self._listener = Listener(
-            self._authority.issue_server(_ADDRESS, "kubernetes"),
+            self._authority.issue_server(ADDRESS, "kubernetes"),
             self._authority.certificate,
             self.answer,
             self._journal,
@@ -218,7 +221,8 @@ class Cluster:
         return (200, self.nodes[name].json()) if name in self.nodes else (404, f'nodes "{name}" not found')
 
     def _list_nodes(self, *_: object) -> _Answer:
-        return 200, {"kind": "NodeList", "apiVersion": "v1", "items": [node.json() for node in self.nodes.values()]}
+        nodes = [*([self.control_plane] if self.control_plane else []), *self.nodes.values()]
+        return 200, {"kind": "NodeList", "apiVersion": "v1", "items": [node.json() for node in nodes]}
 
     def kubeconfig(self, account: str) -> bytes:
         """The file with which a service account reaches this cluster."""

@@ -69,7 +69,7 @@ GOOD = NodeFacts.model_validate(
         "scripts_of_agents": (),
         "kube_proxy": {"is_asked": True, "failure": "", "node": "node-1", "network": "cbr0", "waits": False},
         "policies": {"is_running": True, "failure": "", "networks": "cbr.*", "is_enforced": True},
-        "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": ""},
+        "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": "", "missing_routes": ()},
         "join": {"runs": 1, "failure": ""},
         "kubelet": {
             "is_running": True,
@@ -654,6 +654,11 @@ CASES = (
         ("pod-network: a pod gets no address: network cbr0 is not found",),
     ),
     Case(
+        "a node whose pods cannot reach another node",
+        {"pod_network.missing_routes": ("the node has no route to 10.244.0.0/24, the pods of other",)},
+        ("pod-routes: the node has no route to 10.244.0.0/24, the pods of other",),
+    ),
+    Case(
         "a service that does not run",
         service(is_running=False, failure="cannot find its program"),
         ("services: service tool does not run: cannot find its program",),
@@ -887,6 +892,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
         "pod-network": "the node is ready, and a pod gets an address",
+        "pod-routes": "pods of this node and of another one find each other",
         "kube-proxy": "kube-proxy runs for this node, as soon as the network of pods exists",
         "network-policies": "network policies are enforced in the network of pods",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
@@ -931,6 +937,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("kube-proxy", {"kube_proxy.is_asked": False, "kube_proxy.node": ""}),
         ("pod-network", {"pod_network.plugin": "", "pod_network.unready": "x"}),
         ("network-policies", {"policies": None}),
+        ("pod-routes", {"pod_network.missing_routes": None}),
         ("wins", {"wins": None}),
         ("gmsa", {"gmsa": None}),
         ("ssh", {"ssh": None}),

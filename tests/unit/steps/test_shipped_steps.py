@@ -61,6 +61,8 @@ ASKED: dict[str, Any] = {
         "container_images": ["mcr.microsoft.com/windows/nanoserver:ltsc2022"],
     },
     "images": ["registry.example.com/a:1", "registry.example.com/pause:3.10.2"],
+    "debug_tools": True,
+    "image_tarballs": [{"name": "registry.example.com/b:1", "url": "https://artifacts.example.com/1.36.2/b.tar.gz"}],
     "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
@@ -219,6 +221,21 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "wincni_url": ["wincni"],
         "wins_url": ["wins"],
         "gmsa_keyvault_url": ["gmsa-plugin"],
+        "debug_tools_base_url": [
+            *[
+                "VFP-psm1",
+                "collectlogs-ps1",
+                "dumpVfpPolicies-ps1",
+                "helper-psm1",
+                "hns-v2-psm1",
+                "portReservationTest-ps1",
+                "starthnstrace-cmd",
+                "starthnstrace-ps1",
+                "startpacketcapture-cmd",
+                "startpacketcapture-ps1",
+                "stoppacketcapture-cmd",
+            ]
+        ],
         "ssh_source_url": ["openssh"],
         "docker_url": ["docker"],
         "cri_dockerd_url": ["cri-dockerd"],
