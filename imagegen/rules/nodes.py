@@ -45,9 +45,12 @@ def _find_host_process_users(given: RuleInput, lack: tuple[str, ...]) -> Iterato
     """Find settings that require HostProcess containers. The default of kube_proxy does not require them."""
     if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) in given.document.lines:
         yield Finding(("kube_proxy",), f"kube-proxy requires HostProcess containers, but {lack[0]}", lack[1])
-    plugin = table("cni")["plugins"][given.config.cni.plugin]
-    if lack and plugin["host_process"]:
-        yield Finding(("cni", "plugin"), f"{plugin['title']} requires HostProcess containers, but {lack[0]}", lack[1])
+    cni = given.config.cni
+    plugin = table("cni")["plugins"][cni.plugin]
+    if lack and (cni.mode or plugin["default_mode"]) in plugin["host_process"]:
+        others = [f"cni.mode: {mode}" for mode in plugin["modes"] if mode not in plugin["host_process"]]
+        message = f"{plugin['title']} requires HostProcess containers, but {lack[0]}"
+        yield Finding(("cni", "plugin"), message, " or ".join([lack[1], *others]))
 
 
 def find_lack_of_host_process(config: ImageConfig) -> tuple[str, ...]:
@@ -161,6 +164,26 @@ def kubelet_flag_of_imagegen(given: RuleInput) -> Iterator[Finding]:
                 "feature gates have their own key",
                 "write them under kubernetes.feature_gates",
             )
+
+
+@rule(
+    "kubelet-flag-of-one-node",
+    ERROR,
+    "kubelet_flags must not set a name or address: each node has its own",
+    why="the flags are part of the image, and every node that starts from it has them",
+)
+def kubelet_flag_of_one_node(given: RuleInput) -> list[Finding]:
+    flags = given.config.kubernetes.kubelet_flags
+    return [
+        Finding(
+            ("kubernetes", "kubelet_flags", flag),
+            f"every node of this image would have --{flag}={flags[flag]}",
+            "write it in the user data, under nodeRegistration: docs/operator-guide.md, Name and address of a node",
+        )
+        for flag in ("hostname-override", "node-ip", "provider-id")
+        # An address of zeros only says which family kubelet prefers.
+        if flag in flags and flags[flag].strip("0.:")
+    ]
 
 
 @rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")

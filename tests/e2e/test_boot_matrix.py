@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.booted import Boot
     from imagegen.rehearsal.boot.model import Instance
 
 pytestmark = pytest.mark.e2e
@@ -75,6 +75,12 @@ def _docker_node(version: str, docker: str) -> tuple[str, ...]:
     """Without cri-dockerd. kubelet looks for the network from 1.17 on."""
     network = ("runtime.fake_host_network=true",) if version >= "1.17" else ()
     return (*_old_docker(version), *_version(docker), "runtime.docker.cri_dockerd=null", *network)
+
+
+_OVN = (
+    *("cni={plugin: ovn-kubernetes, version: 1.3.0}", "windows.hyper_v=tools"),
+    "overrides.hybrid_overlay_url=https://artifacts.example.com/hybrid-overlay-node.exe",
+)
 
 
 # (what it is, its targets, what it sets)
@@ -163,6 +169,52 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("flannel beside nssm", ("aws",), ("cni.plugin=flannel", "kubernetes.service_manager=nssm")),
     ("flannel with an older Kubernetes", ("azure",), ("cni.plugin=flannel", *_old_node("1.22.17"))),
     ("win-overlay", CLOUDS, ("cni={plugin: win-overlay, vni: 5000}",)),
+    ("Calico in HostProcess pods", CLOUDS, ("cni.plugin=calico",)),
+    ("Calico in HostProcess pods on 2025", ("aws",), ("cni.plugin=calico", "windows.release=2025")),
+    (
+        "Calico in HostProcess pods behind the gate",
+        ("azure",),
+        (
+            *("cni={plugin: calico, version: 3.27.0}", *_old_node("1.22.17")),
+            "kubernetes.feature_gates={WindowsHostProcessContainers: true}",
+        ),
+    ),
+    ("Calico as services", CLOUDS, ("cni={plugin: calico, mode: vxlan}", "kube_proxy=none")),
+    (
+        "Calico as services beside Docker",
+        ("azure",),
+        (
+            *(*_docker_node("1.22.17", "20.10.9"), "cni={plugin: calico, mode: vxlan, vni: 5000, version: 3.24.5}"),
+            *("kube_proxy=wins", "wins={version: 0.4.11}", "kubernetes.service_manager=nssm"),
+        ),
+    ),
+    (
+        "Calico for the policies of another plugin",
+        ("azure",),
+        ("cni={plugin: azure, version: 1.6.21, policy: calico}", "kube_proxy=service"),
+    ),
+    ("OVN-Kubernetes", CLOUDS, (*_OVN, "kube_proxy=service")),
+    (
+        "OVN-Kubernetes on another port beside nssm",
+        ("aws",),
+        (*_OVN, "cni.port=9898", "kubernetes.service_manager=nssm", r"kubernetes.install_path=C:\opt\kube"),
+    ),
+    ("wincni", CLOUDS, (*_docker_node("1.22.17", "20.10.9"), "cni.plugin=wincni")),
+    (
+        "wincni and kube-proxy",
+        ("aws",),
+        (*_docker_node("1.18.20", "19.03.15"), "cni.plugin=wincni", "kube_proxy=service"),
+    ),
+    (
+        "kube-proxy by wins",
+        CLOUDS,
+        (*_old_node("1.22.17"), "cni.plugin=win-overlay", "kube_proxy=wins", "wins={version: 0.4.11}"),
+    ),
+    (
+        "kube-proxy by wins beside Docker",
+        ("aws",),
+        (*_docker_node("1.22.17", "20.10.9"), "cni.plugin=flannel", "kube_proxy=wins", "wins={version: 0.0.4}"),
+    ),
     (
         "wins",
         CLOUDS,

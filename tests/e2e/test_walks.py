@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen import loading
-    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.booted import Boot
 
 pytestmark = pytest.mark.e2e
 

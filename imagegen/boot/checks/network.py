@@ -29,6 +29,16 @@ def _kube_proxy(facts: NodeFacts) -> Iterator[Finding]:
         yield say(f"kube-proxy waits for the network {found.network}, which does not exist")
 
 
+def _policies(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.policies
+    if found is None:
+        return
+    if not found.is_running:
+        yield say(f"nothing enforces network policies: {found.failure or 'nothing started the service CalicoFelix'}")
+    elif not found.is_enforced:
+        yield say(f"network policies are enforced in networks named {found.networks}, and the pods are in another one")
+
+
 CHECKS: Final = (
     Check(
         "pod-network",
@@ -47,5 +57,11 @@ CHECKS: Final = (
         "kube-proxy runs for this node, as soon as the network of pods exists",
         _kube_proxy,
         lambda facts: facts.kube_proxy.is_asked and bool(facts.nodes),
+    ),
+    Check(
+        "network-policies",
+        "network policies are enforced in the network of pods",
+        _policies,
+        lambda facts: facts.policies is not None and bool(facts.nodes),
     ),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import pydantic
@@ -18,7 +19,6 @@ from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.programs import programs
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.rehearsal.node.facts import find_version
 from imagegen.resources.model import ImageDigest, Sha256, Strict, WindowsPath
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PATH: Final = r"C:\ProgramData\imagegen\manifest.json"
 # By their names in the layout: folders whose programs come with the image.
 _FOLDERS: Final = ("kubernetes", "containerd", "docker", "cri_dockerd", "openssh")
+# imagegen.rehearsal.artifacts writes it into the stand-in of every file.
+_VERSION: Final = re.compile(r"a stand-in for [^,]*? v?([0-9][^ ,]*), made for a rehearsal")
 _Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
 
 
@@ -133,9 +135,12 @@ def _is_version(found: str, wanted: str) -> bool:
 def _wrong_versions(machine: Machine, record: _Record) -> Iterator[str]:
     """Each version must be that of a program on the disk, or of a product."""
     there = [path for path in _files(record) if machine.files.is_file(path)]
-    shown = {find_version(machine.files, path) for path in there} | {version for _, version in _registered(machine)}
+    shown = {version for path in there for version in _VERSION.findall(machine.files.read(path).decode("latin-1"))}
+    shown |= {version for _, version in _registered(machine)}
     for name, version in record.versions.items():
-        if not any(_is_version(one, version.removeprefix("v")) for one in shown):
+        wanted = version.removeprefix("v")
+        # A stand-in has the numbers only: 10.0.0.0 of 10.0.0.0p2.
+        if not any(_is_version(one, wanted) or re.fullmatch(re.escape(one) + "[a-z-].*", wanted) for one in shown):
             yield f"no program of the node is {name} {version}"
 
 

@@ -74,6 +74,12 @@ class Hns:
             raise RefusedByWindows(f"HNS: {endpoint.address} is not in {network.subnet}")
         self.endpoints[endpoint.name] = endpoint
 
+    def remove(self, name: str) -> None:
+        """Remove a network, if there is one, with the endpoints of the host in it."""
+        self.check_answers()
+        self.networks.pop(name, None)
+        self.endpoints = {key: one for key, one in self.endpoints.items() if one.network != name}
+
     def forget_all(self) -> None:
         """What sysprep makes of them."""
         self.networks.clear()

@@ -41,16 +41,10 @@ def is_within(minor: str, first: str | None, last: str | None) -> bool:
 
 def read_version(files: Files, path: str) -> str:
     """The version that a program's bytes hold."""
-    version = find_version(files, path)
-    if not version:
-        raise UnknownCommandError(f"{path} is not a stand-in of this rehearsal, so its version is unknown")
-    return version
-
-
-def find_version(files: Files, path: str) -> str:
-    """The version that a program's bytes hold. Empty if they hold none, as programs of the operator."""
     found = _VERSION.search(files.read(path))
-    return found[2].decode() if found else ""
+    if found is None:
+        raise UnknownCommandError(f"{path} is not a stand-in of this rehearsal, so its version is unknown")
+    return found[2].decode()
 
 
 def pause_image(minor: str) -> str:
