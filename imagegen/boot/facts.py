@@ -2,7 +2,11 @@
 
 from typing import Literal
 
+from imagegen.boot.network_facts import KubeProxy as KubeProxy
+from imagegen.boot.network_facts import NetworkPolicies as NetworkPolicies
+from imagegen.boot.network_facts import PodNetwork as PodNetwork
 from imagegen.boot.sealed import Sealed
+from imagegen.boot.upkeep import Drift, Rejoin, Upgrade
 from imagegen.resources.model import Strict
 
 PluginEnd = Literal["done", "failed", "not run"]
@@ -85,6 +89,13 @@ class Kubelet(Strict):
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
     """Those that kubeadm wrote when the node joined."""
+    lost_address: str
+    """The address in its arguments, if the cluster does not know it. Else empty."""
+    keeps_log: bool
+    is_reached: bool
+    """Whether Windows' firewall lets the API server connect to it."""
+    shares_volumes: bool
+    """Whether containers may change what is in the folder of the pods' volumes."""
 
 
 class CredentialProvider(Strict):
@@ -117,44 +128,6 @@ class Pod(Strict):
     """As the config names it. Empty for the sandbox, which every pod has."""
     failure: str
     """Why it did not start. Empty if it did."""
-
-
-class PodNetwork(Strict):
-    """The network of pods, if the image has its plugin."""
-
-    plugin: str
-    """Empty if the cluster installs its own plugin."""
-    unready: str
-    """Why the cluster knows the node as not ready, in kubelet's words. Empty if it knows it as ready."""
-    refusal: str
-    """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
-    missing_routes: tuple[str, ...] | None
-    """The static routes between nodes that are missing, as sentences. None if the plugin needs none."""
-
-
-class KubeProxy(Strict):
-    """The service kube-proxy, if the config adds it."""
-
-    is_asked: bool
-    failure: str
-    """Why it does not run. Empty if it does, or waits for its network."""
-    node: str
-    """The node for which it runs."""
-    network: str
-    """The network that it uses, or waits for."""
-    waits: bool
-
-
-class NetworkPolicies(Strict):
-    """What enforces network policies beside the network plugin, if the config adds it."""
-
-    is_running: bool
-    failure: str
-    """Why it does not run. Empty if nothing is known."""
-    networks: str
-    """The pattern of the names of the networks in which it enforces policies. Empty if it does not run."""
-    is_enforced: bool
-    """Whether the network of pods has such a name."""
 
 
 class Wins(Strict):
@@ -339,19 +312,6 @@ class OwnFile(Strict):
     access: tuple[Access, ...]
 
 
-class Drift(Strict):
-    """What `start.ps1 -Check` finds on the node."""
-
-    exit_code: int
-    found: tuple[str, ...]
-    """The resources that are not as planned, each with its reasons."""
-    planted: str
-    """The path of a file that was then changed."""
-    planted_code: int
-    found_planted: tuple[str, ...]
-    """The resources that are not as planned because of this change."""
-
-
 class NodeFacts(Strict):
     """Everything that the checks look at."""
 
@@ -410,3 +370,7 @@ class NodeFacts(Strict):
     """What the second boot changed that it must not change."""
     drift: Drift | None = None
     """None if nobody has the bundle of the image."""
+    rejoin: Rejoin | None = None
+    """None if the node did not join, or nobody has the bundle of the image."""
+    upgrade: Upgrade | None = None
+    """As `rejoin`, after which it was made."""

@@ -68,6 +68,32 @@ def _drift(facts: NodeFacts) -> Iterator[Finding]:
         yield say(f"{drift.planted} was changed, and -Check found {found} and ended with {drift.planted_code}")
 
 
+def _rejoin(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.rejoin is None:
+        return
+    rejoin = facts.rejoin
+    if rejoin.failure:
+        yield say(f"a command failed: {rejoin.failure}")
+    if rejoin.left:
+        yield say(f"reset-node.ps1 left {some(rejoin.left)}")
+    if not rejoin.is_up or rejoin.nodes != (facts.wanted_node,):
+        yield say(f"the node did not come up again (registered: {some(rejoin.nodes) or 'nothing'})")
+    if rejoin.drifted:
+        yield say(f"the node is no longer as its image: {some(rejoin.drifted)}")
+
+
+def _upgrade(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.upgrade is None:
+        return
+    upgrade = facts.upgrade
+    if upgrade.failure:
+        yield say(f"a command failed: {upgrade.failure}")
+    if upgrade.version != upgrade.wanted:
+        yield say(
+            f"the node runs {f'kubelet {upgrade.version}' if upgrade.version else 'no kubelet'}, not {upgrade.wanted}"
+        )
+
+
 def make_folder_check(guarded: tuple[Guarded, ...]) -> Check:
     return Check("closed-folders", "the node's folders are closed to Users", _open_folders(guarded))
 
@@ -98,5 +124,17 @@ CHECKS: Final = (
         "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
         _drift,
         lambda facts: facts.drift is not None,
+    ),
+    Check(
+        "rejoin",
+        "after reset-node.ps1 the node joins again",
+        _rejoin,
+        lambda facts: facts.rejoin is not None,
+    ),
+    Check(
+        "upgrade",
+        "with the next patch release of kubelet in its place, the node runs it",
+        _upgrade,
+        lambda facts: facts.upgrade is not None,
     ),
 )

@@ -13,11 +13,11 @@ from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.booted import Boot
 from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
-from imagegen.rehearsal.boot.drift import look_for_drift
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
 from imagegen.rehearsal.boot.images import start_pods
+from imagegen.rehearsal.boot.kubelet import look_at_kubelet
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -31,6 +31,7 @@ from imagegen.rehearsal.boot.pod_networks import (
 from imagegen.rehearsal.boot.release_record import look_at_sealing
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
+from imagegen.rehearsal.boot.upkeep import NODE_S, look_after
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
@@ -46,6 +47,7 @@ from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
 from imagegen.rehearsal.node.pod_routes import make_cluster
+from imagegen.rehearsal.node.reset_script import reset_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,8 +60,6 @@ if TYPE_CHECKING:
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
-# How long kubelet's service and the network of pods may take to come up, with restarts after failures.
-_NODE_S: Final = 300.0
 _NETBIOS_LENGTH: Final = 15
 
 
@@ -78,7 +78,7 @@ def boot_image(
         join = Join(
             *(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, image.before_join, image.after_join),
             sets_network=image.sets_network,
-            network=_name_network(image),
+            network=image.network_of_cluster,
             kubeconfigs={path: cluster.kubeconfig(account).decode() for path, account in accounts},
         )
         if image.docker:
@@ -87,11 +87,6 @@ def boot_image(
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
-
-
-def _name_network(image: Image) -> str:
-    """The name that user data must say, if the cluster brings the network. Nothing in the rehearsal creates it."""
-    return "" if image.network or not image.has_kube_proxy else "of-the-cluster"
 
 
 def _boot(
@@ -119,7 +114,7 @@ def _boot(
             runner=runner,
             proxy=link.url,
             own_scripts=own,
-            scripts=pod_network_scripts(cluster),
+            scripts={**pod_network_scripts(cluster), **reset_scripts()},
         )
         kubelet = Kubelet(machine, cluster)
         kube_proxy = KubeProxy(machine, cluster)
@@ -152,7 +147,7 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     if node.runs.setup_failure:
         return observed.collect()
     observed.pods.begin()
-    node.pass_time(observed.is_up, _NODE_S)
+    node.pass_time(observed.is_up, NODE_S)
     if observed.image.docker and observed.image.docker.host_network:
         node.pass_time(lambda: HOST_NETWORK in node.machine.hns.networks, NETWORK_S)
     return _start_again(observed, observed.collect())
@@ -164,7 +159,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
     commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
     node.start_again()
     observed.pods.begin()
-    node.pass_time(observed.is_up, _NODE_S)
+    node.pass_time(observed.is_up, NODE_S)
     log = observed.read_log()[logged:]
     changed = _lost(observed, found, log, node.runs.crashes[crashes:])
     return found.model_copy(
@@ -175,7 +170,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "user_data_of_restart": has_run_user_data(log),
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
-            "drift": look_for_drift(node.machine, observed.image.bundle, observed.image.layout["kubernetes"]),
+            **look_after(observed.image, node, observed.cluster, found, observed.is_up),
         }
     )
 
@@ -364,11 +359,5 @@ class _Observed:
         )
 
     def _kubelet(self) -> facts.Kubelet:
-        flags = observe.read_kubeadm_arguments(self.node.machine, self.image.layout["kubelet"] + r"\kubeadm-flags.env")
-        return facts.Kubelet(
-            is_running=self.kubelet.is_running,
-            # A start that was refused is later than the end of an earlier one.
-            failure=self.node.machine.services.refusal("kubelet") or "".join(self.kubelet.ends[-1:]),
-            arguments=tuple(self.kubelet.arguments),
-            kubeadm_arguments=flags,
-        )
+        cluster, folder = self.cluster, self.image.layout["kubelet"]
+        return look_at_kubelet(self.node.machine, self.kubelet, folder, cluster.nodes.values())

@@ -85,6 +85,11 @@ class Image:
     bundle: Bundle | None = None
     """The bundle that made it. None: what drifts on a node is not looked for."""
 
+    @property
+    def network_of_cluster(self) -> str:
+        """The name that user data must say, if the cluster brings the network. Nothing in the rehearsal creates it."""
+        return "" if self.network or not self.has_kube_proxy else "of-the-cluster"
+
 
 def describe_image(machine: Machine, spec: Spec, bundle: Bundle | None = None) -> Image:
     """The image that a target's captured machine is."""

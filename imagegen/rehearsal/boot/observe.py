@@ -23,6 +23,7 @@ from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 from imagegen.rehearsal.node.kubelet_credentials import can_run
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import last_values, parse_arguments, registered_providers
+from imagegen.rehearsal.node.registration import PROVIDED_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.boot.model import Ended
     from imagegen.rehearsal.machine.accounts import User
     from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.rehearsal.node.objects import Node
 
 # The SIDs in a process of a container. Its administrator counts as one of the node.
 _CONTAINERS: Final = (
@@ -45,6 +47,7 @@ _USER_DATA_FOLDER: Final = r"C:\run"
 _FOLDERS_OF_KEYS: Final = (r"C:\Users", r"C:\ProgramData\ssh")
 # The SSH keys of accounts, and of administrators.
 _KEYS: Final = re.compile(r"(?i)\\\.?ssh\\")
+_ADDRESS: Final = "--node-ip="
 _GZIP: Final = b"\x1f\x8b"
 _TEMPLATE: Final = re.compile(rb"\{\{.*?\}\}")
 # The key `name` of a mapping: items of the lists in user data have names of other things.
@@ -149,6 +152,13 @@ def _spellings(secret: str | bytes) -> Iterator[bytes]:
         letters = base64.b64encode(bytes(before) + plain).rstrip(b"=")
         whole = (before + len(plain)) % 3 == 0
         yield letters[edge : None if whole else -1]
+
+
+def find_lost_address(arguments: Iterable[str], nodes: Iterable[Node]) -> str:
+    """The address that kubelet's arguments name, if the cluster does not know it."""
+    named = [argument.removeprefix(_ADDRESS) for argument in arguments if argument.startswith(_ADDRESS)][-1:]
+    known = {found for node in nodes for found in (node.annotations.get(PROVIDED_ADDRESS), *node.addresses.values())}
+    return "".join(address for address in named if address not in known)
 
 
 def look_at_credential_providers(

@@ -76,6 +76,10 @@ GOOD = NodeFacts.model_validate(
             "failure": "",
             "arguments": ("--v=2", "--node-ip=10.0.0.4", "--cloud-provider=external"),
             "kubeadm_arguments": ("--cloud-provider=external", "--node-ip=10.0.0.4"),
+            "lost_address": "",
+            "keeps_log": True,
+            "is_reached": True,
+            "shares_volumes": True,
         },
         "nodes": ("node-1",),
         "wanted_node": "node-1",
@@ -155,6 +159,8 @@ GOOD = NodeFacts.model_validate(
             "planted_code": 5,
             "found_planted": (f"tools/file:{TOOL}",),
         },
+        "rejoin": {"failure": "", "left": (), "is_up": True, "nodes": ("node-1",), "drifted": ()},
+        "upgrade": {"failure": "", "version": "1.36.3", "wanted": "1.36.3"},
     }
 )
 FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
@@ -557,6 +563,21 @@ CASES = (
         ("kubelet: kubelet does not run: A depends on features that are disabled: B (N7)",),
     ),
     Case(
+        "a kubelet without a log",
+        {"kubelet.keeps_log": False},
+        ("kubelet: kubelet keeps no log",),
+    ),
+    Case(
+        "a kubelet that the API server does not reach",
+        {"kubelet.is_reached": False},
+        ("kubelet: Windows' firewall blocks TCP port 10250, where the API server asks kubelet for logs and metrics",),
+    ),
+    Case(
+        "containers that may not use their volumes",
+        {"kubelet.shares_volumes": False},
+        ("kubelet: containers may not write to their volumes, which are in kubelet's folder pods",),
+    ),
+    Case(
         "kubelet without one of kubeadm's arguments",
         {"kubelet.arguments": ("--v=2", "--node-ip=10.0.0.4")},
         ("kubelet: kubelet runs without the arguments that kubeadm wrote: --cloud-provider=external (N4)",),
@@ -568,6 +589,11 @@ CASES = (
             "kubelet: kubelet runs without the arguments that kubeadm wrote: --cloud-provider=external "
             "--node-ip=10.0.0.4 (N4)",
         ),
+    ),
+    Case(
+        "an address that the machine has not",
+        {"kubelet.lost_address": "10.0.0.4"},
+        ("node: the cluster does not know the address 10.0.0.4 of --node-ip: no network card has it",),
     ),
     Case("no node", {"nodes": ()}, ("node: no node registered with the cluster",)),
     Case(
@@ -861,6 +887,37 @@ CASES = (
         (rf"drift: {TOOL} was changed, and -Check found tools/file:C:\other and ended with 5",),
     ),
     Case(
+        "the node does not join again",
+        {"rejoin.failure": "kubeadm join ended with 1: no", "rejoin.is_up": False, "rejoin.nodes": ()},
+        (
+            "rejoin: a command failed: kubeadm join ended with 1: no; the node did not come up again (registered: "
+            "nothing)",
+        ),
+    ),
+    Case(
+        "the node joins again under another name",
+        {"rejoin.nodes": ("other",)},
+        ("rejoin: the node did not come up again (registered: other)",),
+    ),
+    Case(
+        "kubelet is not replaced",
+        {"upgrade.failure": "Copy-Item ended with 1: no", "upgrade.version": "1.36.2"},
+        ("upgrade: a command failed: Copy-Item ended with 1: no; the node runs kubelet 1.36.2, not 1.36.3",),
+    ),
+    Case(
+        "a new kubelet does not run",
+        {"upgrade.version": ""},
+        ("upgrade: the node runs no kubelet, not 1.36.3",),
+    ),
+    Case(
+        "a reset leaves something, and takes away something else",
+        {"rejoin.left": ("network pods",), "rejoin.drifted": ("tools/path:C: is not on the PATH",)},
+        (
+            "rejoin: reset-node.ps1 left network pods; the node is no longer as its image: tools/path:C: is not on the "
+            "PATH",
+        ),
+    ),
+    Case(
         "user data runs again, whatever its commands are",
         {"user_data_of_restart": True},
         ("second-boot: a second boot ran the user data again",),
@@ -902,7 +959,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "docker": "Docker runs, and starts pods as the config says",
         "cri-dockerd": "cri-dockerd runs, and kubelet connects to it",
         "join": "kubeadm joined the machine to the cluster",
-        "kubelet": "kubelet runs with kubeadm's arguments",
+        "kubelet": "kubelet runs with kubeadm's arguments, and the cluster and containers reach it",
         "node": "the node registered",
         "pod-network": "the node is ready, and a pod gets an address",
         "pod-routes": "pods of this node and of another one find each other",
@@ -922,6 +979,8 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "leftovers": "nothing of the build is left in the image",
         "release-record": "the release record says what is on the node",
         "drift": "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
+        "rejoin": "after reset-node.ps1 the node joins again",
+        "upgrade": "with the next patch release of kubelet in its place, the node runs it",
         "closed-folders": "the node's folders are closed to Users",
     }
 
@@ -958,6 +1017,8 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
         ("drift", {"drift": None}),
+        ("rejoin", {"rejoin": None}),
+        ("upgrade", {"upgrade": None}),
     ],
 )
 def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:
