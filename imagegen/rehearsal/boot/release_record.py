@@ -134,14 +134,31 @@ def _is_version(found: str, wanted: str) -> bool:
 
 def _wrong_versions(machine: Machine, record: _Record) -> Iterator[str]:
     """Each version must be that of a program on the disk, or of a product."""
-    there = [path for path in _files(record) if machine.files.is_file(path)]
-    shown = {version for path in there for version in _VERSION.findall(machine.files.read(path).decode("latin-1"))}
-    shown |= {version for _, version in _registered(machine)}
-    for name, version in record.versions.items():
-        wanted = version.removeprefix("v")
-        # A stand-in has the numbers only: 10.0.0.0 of 10.0.0.0p2.
-        if not any(_is_version(one, wanted) or re.fullmatch(re.escape(one) + "[a-z-].*", wanted) for one in shown):
-            yield f"no program of the node is {name} {version}"
+    shown = [set(_shown(machine, artifact)) for artifact in record.artifacts.values()]
+    registered = {version for _, version in _registered(machine)}
+    everything = registered.union(*shown)
+    wrong = [
+        f"no program of the node is {name} {version}"
+        for name, version in record.versions.items()
+        if not any(_is_of(one, version.removeprefix("v")) for one in everything)
+    ]
+    # A program that the operator built shows no version: as many may be unknown.
+    unknown = sum(
+        not (versions or artifact.product) for versions, artifact in zip(shown, record.artifacts.values(), strict=True)
+    )
+    yield from wrong if len(wrong) > unknown else ()
+
+
+def _shown(machine: Machine, artifact: _Artifact) -> Iterator[str]:
+    """The versions that the bytes of its files hold."""
+    for path in artifact.files:
+        if machine.files.is_file(path):
+            yield from _VERSION.findall(machine.files.read(path).decode("latin-1"))
+
+
+def _is_of(shown: str, wanted: str) -> bool:
+    """A stand-in has the numbers only: 10.0.0.0 of 10.0.0.0p2."""
+    return _is_version(shown, wanted) or bool(re.fullmatch(re.escape(shown) + "[a-z-].*", wanted))
 
 
 def _wrong_images(machine: Machine, record: _Record) -> Iterator[str]:
