@@ -87,4 +87,4 @@ figures: $(STAMP) ## Count the figures in docs/figures.md.
 .PHONY: bench
 bench: $(STAMP) ## Measure start-up, rehearsals and WinRM traffic.
 	$(IMAGEGEN) tools
-	$(BIN)/python tests/bench/bench.py
+	$(BIN)/python -m tests.bench.bench

@@ -5,6 +5,8 @@ from typing import Literal
 from imagegen.boot.network_facts import KubeProxy as KubeProxy
 from imagegen.boot.network_facts import NetworkPolicies as NetworkPolicies
 from imagegen.boot.network_facts import PodNetwork as PodNetwork
+from imagegen.boot.sealed import Sealed
+from imagegen.boot.upkeep import Drift, Rejoin, Upgrade
 from imagegen.resources.model import Strict
 
 PluginEnd = Literal["done", "failed", "not run"]
@@ -87,6 +89,8 @@ class Kubelet(Strict):
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
     """Those that kubeadm wrote when the node joined."""
+    lost_address: str
+    """The address in its arguments, if the cluster does not know it. Else empty."""
 
 
 class CredentialProvider(Strict):
@@ -223,6 +227,8 @@ class Builder(Strict):
     rules: tuple[str, ...]
     accounts: tuple[str, ...]
     """Its accounts that can still log on."""
+    profiles: tuple[str, ...]
+    """The folders of its accounts that cannot."""
 
 
 class Windows(Strict):
@@ -301,19 +307,6 @@ class OwnFile(Strict):
     access: tuple[Access, ...]
 
 
-class Drift(Strict):
-    """What `start.ps1 -Check` finds on the node."""
-
-    exit_code: int
-    found: tuple[str, ...]
-    """The resources that are not as planned, each with its reasons."""
-    planted: str
-    """The path of a file that was then changed."""
-    planted_code: int
-    found_planted: tuple[str, ...]
-    """The resources that are not as planned because of this change."""
-
-
 class NodeFacts(Strict):
     """Everything that the checks look at."""
 
@@ -363,6 +356,7 @@ class NodeFacts(Strict):
     """The rights on the guarded folders, and on everything in them, after one of the boots."""
     own_files: tuple[OwnFile, ...]
     builder: Builder
+    sealed: Sealed
     user_data_of_restart: bool
     """Whether cloudbase-init ran the user data at the second boot."""
     commands_of_restart: tuple[str, ...]
@@ -371,3 +365,7 @@ class NodeFacts(Strict):
     """What the second boot changed that it must not change."""
     drift: Drift | None = None
     """None if nobody has the bundle of the image."""
+    rejoin: Rejoin | None = None
+    """None if the node did not join, or nobody has the bundle of the image."""
+    upgrade: Upgrade | None = None
+    """As `rejoin`, after which it was made."""

@@ -13,7 +13,6 @@ from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.booted import Boot
 from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
-from imagegen.rehearsal.boot.drift import look_for_drift
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
@@ -28,8 +27,10 @@ from imagegen.rehearsal.boot.pod_networks import (
     look_at_pod_network,
     look_at_policies,
 )
+from imagegen.rehearsal.boot.release_record import look_at_sealing
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
+from imagegen.rehearsal.boot.upkeep import NODE_S, look_after
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
@@ -45,20 +46,19 @@ from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
 from imagegen.rehearsal.node.pod_routes import make_cluster
+from imagegen.rehearsal.node.reset_script import reset_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.boot.image import Image
-    from imagegen.rehearsal.boot.model import Ended, Instance, Platform
+    from imagegen.rehearsal.boot.model import Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
-# How long kubelet's service and the network of pods may take to come up, with restarts after failures.
-_NODE_S: Final = 300.0
 _NETBIOS_LENGTH: Final = 15
 
 
@@ -71,14 +71,13 @@ def boot_image(
 ) -> Boot:
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
-    has_hybrid_overlay = image.network == "ovn-kubernetes"
-    with make_cluster(image.kubernetes, image.flannel, has_hybrid_overlay=has_hybrid_overlay) as cluster:
+    with make_cluster(image.kubernetes, image.network, image.flannel) as cluster:
         version = config_version(image.kubernetes)
         accounts = image.accounts_of_cluster.items()
         join = Join(
             *(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, image.before_join, image.after_join),
             sets_network=image.sets_network,
-            network=_name_network(image),
+            network=image.network_of_cluster,
             kubeconfigs={path: cluster.kubeconfig(account).decode() for path, account in accounts},
         )
         if image.docker:
@@ -87,11 +86,6 @@ def boot_image(
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
-
-
-def _name_network(image: Image) -> str:
-    """The name that user data must say, if the cluster brings the network. Nothing in the rehearsal creates it."""
-    return "" if image.network or not image.has_kube_proxy else "of-the-cluster"
 
 
 def _boot(
@@ -119,7 +113,7 @@ def _boot(
             runner=runner,
             proxy=link.url,
             own_scripts=own,
-            scripts=pod_network_scripts(cluster),
+            scripts={**pod_network_scripts(cluster), **reset_scripts()},
         )
         kubelet = Kubelet(machine, cluster)
         kube_proxy = KubeProxy(machine, cluster)
@@ -152,7 +146,7 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     if node.runs.setup_failure:
         return observed.collect()
     observed.pods.begin()
-    node.pass_time(observed.is_up, _NODE_S)
+    node.pass_time(observed.is_up, NODE_S)
     if observed.image.docker and observed.image.docker.host_network:
         node.pass_time(lambda: HOST_NETWORK in node.machine.hns.networks, NETWORK_S)
     return _start_again(observed, observed.collect())
@@ -164,7 +158,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
     commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
     node.start_again()
     observed.pods.begin()
-    node.pass_time(observed.is_up, _NODE_S)
+    node.pass_time(observed.is_up, NODE_S)
     log = observed.read_log()[logged:]
     changed = _lost(observed, found, log, node.runs.crashes[crashes:])
     return found.model_copy(
@@ -175,7 +169,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "user_data_of_restart": has_run_user_data(log),
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
-            "drift": look_for_drift(node.machine, observed.image.bundle, observed.image.layout["kubernetes"]),
+            **look_after(observed.image, node, observed.cluster, found, observed.is_up),
         }
     )
 
@@ -246,7 +240,7 @@ class _Observed:
             cloudbase_init=self._cloudbase_init(),
             unrendered=tuple(observe.find_unrendered(machine)),
             scripts_of_agents=tuple(dict.fromkeys(runs.scripts_of_agents)),
-            join=facts.Join(runs=len(runs.commands), failure=_read_failure(runs.commands)),
+            join=facts.Join(runs=len(runs.commands), failure=observe.read_failure(runs.commands)),
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
@@ -267,6 +261,7 @@ class _Observed:
             access=self.list_access(),
             own_files=tuple(observe.look_at_own_files(machine, self.image.own_files)),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
+            sealed=look_at_sealing(machine, self.image),
             user_data_of_restart=False,
             commands_of_restart=(),
             changed_by_restart=(),
@@ -370,11 +365,5 @@ class _Observed:
             failure=self.node.machine.services.refusal("kubelet") or "".join(self.kubelet.ends[-1:]),
             arguments=tuple(self.kubelet.arguments),
             kubeadm_arguments=flags,
+            lost_address=observe.find_lost_address(self.kubelet.arguments, self.cluster.nodes.values()),
         )
-
-
-def _read_failure(commands: list[tuple[str, Ended]]) -> str:
-    """What the last command said, if it failed: its errors, and without any its last line."""
-    lines = [line.strip() for _, ended in commands[-1:] if ended.exit_code for line in ended.output.splitlines()]
-    errors = [line for line in lines if line.startswith("[ERROR ")]
-    return " ".join(errors or [line for line in lines if line][-1:])

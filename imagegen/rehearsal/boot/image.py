@@ -72,18 +72,23 @@ class Image:
     """The script that user data calls to give the node its part of the pod network. Empty if there is none."""
     has_kube_proxy: bool = False
     """Whether the config adds kube-proxy as a service."""
+    flannel: str = ""
+    """The backend of flannel, if it is the image's network plugin. Empty if it is not."""
     kube_proxy_pods: str = ""
     """The folder in which the pods of a DaemonSet place kube-proxy, which wins starts. Empty if there are none."""
     has_policy: bool = False
     """Whether the config adds what enforces network policies beside the plugin."""
     calico_pods: str = ""
     """The version of Calico whose DaemonSet the cluster has. Empty if it has none."""
-    flannel: str = ""
-    """The backend of flannel, if it is the image's network plugin. Empty if it is not."""
     accounts_of_cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The service accounts whose kubeconfig user data must write, by the path of the file."""
     bundle: Bundle | None = None
     """The bundle that made it. None: what drifts on a node is not looked for."""
+
+    @property
+    def network_of_cluster(self) -> str:
+        """The name that user data must say, if the cluster brings the network. Nothing in the rehearsal creates it."""
+        return "" if self.network or not self.has_kube_proxy else "of-the-cluster"
 
 
 def describe_image(machine: Machine, spec: Spec, bundle: Bundle | None = None) -> Image:
@@ -134,7 +139,7 @@ def _list_services(spec: Spec) -> tuple[str, ...]:
     return tuple(name for name, is_asked in asked.items() if is_asked)
 
 
-def _describe_network(spec: Spec) -> tuple[str, str, bool, str, bool, str, str, dict[str, str]]:
+def _describe_network(spec: Spec) -> tuple[str, str, bool, str, str, bool, str, dict[str, str]]:
     """The image's network plugin, the script that user data must call for it, and the kubeconfigs that it needs."""
     cni, folder = spec.config.cni, spec.config.kubernetes.install_path
     plugin, has_kube_proxy = cni.plugin, spec.config.kube_proxy == "service"
@@ -146,10 +151,10 @@ def _describe_network(spec: Spec) -> tuple[str, str, bool, str, bool, str, str, 
         "" if plugin == "none" else plugin,
         rf"{folder}\set-pod-network.ps1" if spec.facts.cni_files else "",
         has_kube_proxy,
+        (spec.config.cni.mode or "") if plugin == "flannel" else "",
         rf"{folder}\kube-proxy" if spec.config.kube_proxy == "wins" and plugin != "none" else "",
         cni.policy is not None,
         (cni.version or "") if (plugin, cni.mode) == ("calico", "hostprocess") else "",
-        (cni.mode or "") if plugin == "flannel" else "",
         {rf"{paths()['etc_kubernetes']}\{name}.conf": name for name, is_asked in accounts.items() if is_asked},
     )
 

@@ -66,7 +66,7 @@ class Hns:
         self.networks[network.name] = network
 
     def remove(self, name: str) -> None:
-        """Remove a network with its endpoints."""
+        """Remove a network, with the endpoints of the host in it."""
         self.check_answers()
         self.networks.pop(name, None)
         self.endpoints = {one: endpoint for one, endpoint in self.endpoints.items() if endpoint.network != name}

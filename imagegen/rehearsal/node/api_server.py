@@ -91,6 +91,7 @@ class Cluster:
         """The only bootstrap token that is valid."""
         self.account_tokens = {name: f"{name}-{secrets.token_hex(16)}" for name in ACCOUNTS}
         self.nodes: dict[str, Node] = {}
+        self._registered = 0
         self.refusals: list[str] = []
         """The requests of callers that the cluster does not know (401), or that may not do this (403)."""
         self._journal = Journal()
@@ -236,11 +237,12 @@ class Cluster:
         if node.name in self.nodes:
             return 409, f'nodes "{node.name}" already exists'
         self.nodes[node.name] = node
-        # The first part is that of the control plane.
+        # The first part is that of the control plane. A node that registers again gets another one.
+        self._registered += 1
         if self._has_hybrid_overlay:
-            node.annotations[HYBRID_OVERLAY_SUBNET] = f"10.244.{100 + len(self.nodes)}.0/24"
+            node.annotations[HYBRID_OVERLAY_SUBNET] = f"10.244.{100 + self._registered}.0/24"
         else:
-            node.pod_cidr = f"10.244.{len(self.nodes)}.0/24"
+            node.pod_cidr = f"10.244.{self._registered}.0/24"
         return 201, node.json()
 
     def _patch_node(self, request: Request, caller: Caller, name: str, _status: str | None) -> _Answer:

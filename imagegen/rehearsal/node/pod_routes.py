@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 _NAME, _PODS = "control-plane", "10.244.0.0/24"
 
 
-def make_cluster(version: str, backend: str, *, has_hybrid_overlay: bool) -> Cluster:
-    """A cluster. `backend` is flannel's on its control plane, a Linux node. Empty if the cluster has no flannel."""
+def make_cluster(version: str, plugin: str, backend: str) -> Cluster:
+    """A cluster with the network plugin of an image, if it has one. `backend` is flannel's on the control plane, a
+    Linux node. Empty if the cluster has no flannel."""
     node = Node(_NAME, annotations=lease(backend, ADDRESS), addresses={"InternalIP": ADDRESS}, pod_cidr=_PODS)
-    return Cluster(version, node if backend else None, has_hybrid_overlay=has_hybrid_overlay)
+    return Cluster(version, node if backend else None, has_hybrid_overlay=plugin == "ovn-kubernetes")
 
 
 def find_missing_routes(machine: Machine, cluster: Cluster) -> Iterator[str]:

@@ -76,6 +76,7 @@ GOOD = NodeFacts.model_validate(
             "failure": "",
             "arguments": ("--v=2", "--node-ip=10.0.0.4", "--cloud-provider=external"),
             "kubeadm_arguments": ("--cloud-provider=external", "--node-ip=10.0.0.4"),
+            "lost_address": "",
         },
         "nodes": ("node-1",),
         "wanted_node": "node-1",
@@ -143,7 +144,8 @@ GOOD = NodeFacts.model_validate(
             Access(path=r"C:\open", sid=USERS, rights="Read"),
         ),
         "own_files": (OwnFile(path=TOOL, state="there", access=(READS,)),),
-        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": ()},
+        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": (), "profiles": ()},
+        "sealed": {"leftovers": (), "record": {"failure": "", "wrong": ()}},
         "user_data_of_restart": False,
         "commands_of_restart": (),
         "changed_by_restart": (),
@@ -154,6 +156,8 @@ GOOD = NodeFacts.model_validate(
             "planted_code": 5,
             "found_planted": (f"tools/file:{TOOL}",),
         },
+        "rejoin": {"failure": "", "left": (), "is_up": True, "nodes": ("node-1",), "drifted": ()},
+        "upgrade": {"failure": "", "version": "1.36.3", "wanted": "1.36.3"},
     }
 )
 FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
@@ -568,6 +572,11 @@ CASES = (
             "--node-ip=10.0.0.4 (N4)",
         ),
     ),
+    Case(
+        "an address that the machine has not",
+        {"kubelet.lost_address": "10.0.0.4"},
+        ("node: the cluster does not know the address 10.0.0.4 of --node-ip: no network card has it",),
+    ),
     Case("no node", {"nodes": ()}, ("node: no node registered with the cluster",)),
     Case(
         "another node",
@@ -815,7 +824,19 @@ CASES = (
             ("certificates", "a certificate of the builder", ""),
             ("rules", "a firewall rule for WinRM", ""),
             ("accounts", "an account of the builder that can log on", " (B12)"),
+            ("profiles", "the profile of an account of the builder", " (B12)"),
         )
+    ),
+    Case(
+        "left by the build",
+        {"sealed.leftovers": ("a host key, a", "task b", "c", "d")},
+        ("leftovers: the image still has a host key, a, task b, c and 1 more (G4)",),
+    ),
+    Case("no release record", {"sealed.record.failure": "there is none"}, ("release-record: there is none",)),
+    Case(
+        "a wrong release record",
+        {"sealed.record.wrong": ("a is not there", "b has other bytes")},
+        ("release-record: the release record is wrong: a is not there, b has other bytes",),
     ),
     Case(
         "a second join, and what it changed",
@@ -846,6 +867,37 @@ CASES = (
         "-Check takes another file for the changed one",
         {"drift.found_planted": (r"tools/file:C:\other",)},
         (rf"drift: {TOOL} was changed, and -Check found tools/file:C:\other and ended with 5",),
+    ),
+    Case(
+        "the node does not join again",
+        {"rejoin.failure": "kubeadm join ended with 1: no", "rejoin.is_up": False, "rejoin.nodes": ()},
+        (
+            "rejoin: a command failed: kubeadm join ended with 1: no; the node did not come up again (registered: "
+            "nothing)",
+        ),
+    ),
+    Case(
+        "the node joins again under another name",
+        {"rejoin.nodes": ("other",)},
+        ("rejoin: the node did not come up again (registered: other)",),
+    ),
+    Case(
+        "kubelet is not replaced",
+        {"upgrade.failure": "Copy-Item ended with 1: no", "upgrade.version": "1.36.2"},
+        ("upgrade: a command failed: Copy-Item ended with 1: no; the node runs kubelet 1.36.2, not 1.36.3",),
+    ),
+    Case(
+        "a new kubelet does not run",
+        {"upgrade.version": ""},
+        ("upgrade: the node runs no kubelet, not 1.36.3",),
+    ),
+    Case(
+        "a reset leaves something, and takes away something else",
+        {"rejoin.left": ("network pods",), "rejoin.drifted": ("tools/path:C: is not on the PATH",)},
+        (
+            "rejoin: reset-node.ps1 left network pods; the node is no longer as its image: tools/path:C: is not on the "
+            "PATH",
+        ),
     ),
     Case(
         "user data runs again, whatever its commands are",
@@ -906,7 +958,11 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
         "builder": "nothing of the builder's access is left",
         "second-boot": "a second boot changes nothing",
+        "leftovers": "nothing of the build is left in the image",
+        "release-record": "the release record says what is on the node",
         "drift": "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
+        "rejoin": "after reset-node.ps1 the node joins again",
+        "upgrade": "with the next patch release of kubelet in its place, the node runs it",
         "closed-folders": "the node's folders are closed to Users",
     }
 
@@ -943,6 +999,8 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
         ("drift", {"drift": None}),
+        ("rejoin", {"rejoin": None}),
+        ("upgrade", {"upgrade": None}),
     ],
 )
 def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:

@@ -100,14 +100,6 @@ def test_every_field_of_a_part_has_a_row() -> None:
     assert [field.name for field in dataclasses.fields(BuildPlan)] == [*PARTS.values(), "settings", "release_record"]
 
 
-def test_the_release_record_has_the_identity_and_is_no_part_of_it(decide: Decide) -> None:
-    decision = decide(SHIPPED, "aws").decision
-    plan, record = decision.plan, json.loads(decision.bundle[SOURCE])
-    assert record["image_id"] == plan.image_id
-    after = dataclasses.replace(plan, release_record="")
-    assert (after.image_id, after.as_json()) == (plan.image_id, plan.as_json())
-
-
 @pytest.mark.parametrize(("part", "field"), [(part, field) for part, rows in FIELDS.items() for field in rows])
 def test_identity_is_of_the_image_part(part: type, field: str, decide: Decide) -> None:
     plan: BuildPlan = decide(SHIPPED, "aws").decision.plan
