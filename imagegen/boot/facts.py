@@ -91,6 +91,11 @@ class Kubelet(Strict):
     """Those that kubeadm wrote when the node joined."""
     lost_address: str
     """The address in its arguments, if the cluster does not know it. Else empty."""
+    keeps_log: bool
+    is_reached: bool
+    """Whether Windows' firewall lets the API server connect to it."""
+    shares_volumes: bool
+    """Whether containers may change what is in the folder of the pods' volumes."""
 
 
 class CredentialProvider(Strict):

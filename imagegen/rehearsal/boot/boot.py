@@ -17,6 +17,7 @@ from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
 from imagegen.rehearsal.boot.images import start_pods
+from imagegen.rehearsal.boot.kubelet import look_at_kubelet
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -358,12 +359,5 @@ class _Observed:
         )
 
     def _kubelet(self) -> facts.Kubelet:
-        flags = observe.read_kubeadm_arguments(self.node.machine, self.image.layout["kubelet"] + r"\kubeadm-flags.env")
-        return facts.Kubelet(
-            is_running=self.kubelet.is_running,
-            # A start that was refused is later than the end of an earlier one.
-            failure=self.node.machine.services.refusal("kubelet") or "".join(self.kubelet.ends[-1:]),
-            arguments=tuple(self.kubelet.arguments),
-            kubeadm_arguments=flags,
-            lost_address=observe.find_lost_address(self.kubelet.arguments, self.cluster.nodes.values()),
-        )
+        cluster, folder = self.cluster, self.image.layout["kubelet"]
+        return look_at_kubelet(self.node.machine, self.kubelet, folder, cluster.nodes.values())

@@ -181,17 +181,26 @@ def _files() -> Iterator[tuple[str, str]]:
 FILES = list(_files())
 
 
-def _copied(folder: Path) -> contents.Contents:
-    shutil.copytree(contents.PACKER, folder / "packer")
-    shutil.copytree(contents.ROLES, folder / "ansible-win" / "roles")
-    return contents.Contents(
-        folder / "packer", (contents.StepRoot(folder / "ansible-win" / "roles", "ansible-win/roles"),)
-    )
+def _copied(folder: Path, file: str = "") -> contents.Contents:
+    """A copy of the content. If it is for a change of one file, only the copies around it are made: the other steps are
+    links to the repository's, which are read once for all tests."""
+    packer, roles = contents.PACKER, folder / "ansible-win" / "roles"
+    if not file.startswith("ansible-win/"):
+        packer = shutil.copytree(packer, folder / "packer")
+    if file.startswith("packer/"):
+        return contents.Contents(packer, contents.SHIPPED.step_roots)
+    roles.mkdir(parents=True)
+    for step in contents.ROLES.iterdir():
+        if not file or step.name == file.split("/")[2]:
+            shutil.copytree(step, roles / step.name)
+        else:
+            (roles / step.name).symlink_to(step)
+    return contents.Contents(packer, (contents.StepRoot(roles, "ansible-win/roles"),))
 
 
 @pytest.mark.parametrize(("target", "file"), FILES, ids=[file for _, file in FILES])
 def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide, tmp_path: Path) -> None:
-    content = _copied(tmp_path)
+    content = _copied(tmp_path, file)
     with (tmp_path / file).open("ab") as stream:
         stream.write(b" ")
     # Decided once for all files: the copies hold the same bytes, but for this one.
