@@ -1,4 +1,4 @@
-r"""Reads the release record of a node, and compares what it says with the disk, the registry and containerd's store.
+r"""Reads the release record of a node, and compares what it says with the disk, the registry and the runtime's images.
 
 The record is C:\ProgramData\imagegen\manifest.json (docs/guest.md).
 """
@@ -14,11 +14,13 @@ import pydantic
 
 from imagegen.boot.sealed import ReleaseRecord, Sealed
 from imagegen.rehearsal.boot.leftovers import find_leftovers
+from imagegen.rehearsal.machine import docker_store
 from imagegen.rehearsal.machine.container_store import open_store
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.programs import programs
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.resources.image_name import ImageName
 from imagegen.resources.model import ImageDigest, Sha256, Strict, WindowsPath
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def _look_at_record(machine: Machine, image: Image) -> ReleaseRecord:
         *_wrong_files(machine, record),
         *_wrong_products(machine, record),
         *_wrong_versions(machine, record),
-        *_wrong_images(machine, record),
+        *_wrong_images(machine, record, with_docker=image.docker is not None),
         *_unnamed(machine, image, record),
     )
     return ReleaseRecord(failure="", wrong=found)
@@ -161,11 +163,15 @@ def _is_of(shown: str, wanted: str) -> bool:
     return _is_version(shown, wanted) or bool(re.fullmatch(re.escape(shown) + "[a-z-].*", wanted))
 
 
-def _wrong_images(machine: Machine, record: _Record) -> Iterator[str]:
+def _wrong_images(machine: Machine, record: _Record, *, with_docker: bool) -> Iterator[str]:
     if not record.images:
         return
     try:
-        there = {name: image["target"] for name, image in open_store(machine).images().items()}
+        if with_docker:
+            ids = docker_store.open_docker(machine).ids()
+            there = {name: ids.get(docker_store.spell(ImageName.parse(name))) for name in record.images}
+        else:
+            there = {name: image["target"] for name, image in open_store(machine).images().items()}
     except RefusedByWindows as refusal:
         yield f"its container images are not there: {refusal}"
         return
