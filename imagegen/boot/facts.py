@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from imagegen.boot.sealed import Sealed
+from imagegen.boot.upkeep import Drift, Rejoin, Upgrade
 from imagegen.resources.model import Strict
 
 PluginEnd = Literal["done", "failed", "not run"]
@@ -89,6 +91,8 @@ class Kubelet(Strict):
     """Whether Windows' firewall lets the API server connect to it."""
     shares_volumes: bool
     """Whether containers may change what is in the folder of the pods' volumes."""
+    lost_address: str
+    """The address in its arguments, if the cluster does not know it. Else empty."""
 
 
 class CredentialProvider(Strict):
@@ -132,6 +136,8 @@ class PodNetwork(Strict):
     """Why the cluster knows the node as not ready, in kubelet's words. Empty if it knows it as ready."""
     refusal: str
     """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
+    missing_routes: tuple[str, ...] | None
+    """The static routes between nodes that are missing, as sentences. None if the plugin needs none."""
 
 
 class KubeProxy(Strict):
@@ -145,6 +151,18 @@ class KubeProxy(Strict):
     network: str
     """The network that it uses, or waits for."""
     waits: bool
+
+
+class NetworkPolicies(Strict):
+    """What enforces network policies beside the network plugin, if the config adds it."""
+
+    is_running: bool
+    failure: str
+    """Why it does not run. Empty if nothing is known."""
+    networks: str
+    """The pattern of the names of the networks in which it enforces policies. Empty if it does not run."""
+    is_enforced: bool
+    """Whether the network of pods has such a name."""
 
 
 class Wins(Strict):
@@ -249,6 +267,8 @@ class Builder(Strict):
     rules: tuple[str, ...]
     accounts: tuple[str, ...]
     """Its accounts that can still log on."""
+    profiles: tuple[str, ...]
+    """The folders of its accounts that cannot."""
 
 
 class Windows(Strict):
@@ -327,19 +347,6 @@ class OwnFile(Strict):
     access: tuple[Access, ...]
 
 
-class Drift(Strict):
-    """What `start.ps1 -Check` finds on the node."""
-
-    exit_code: int
-    found: tuple[str, ...]
-    """The resources that are not as planned, each with its reasons."""
-    planted: str
-    """The path of a file that was then changed."""
-    planted_code: int
-    found_planted: tuple[str, ...]
-    """The resources that are not as planned because of this change."""
-
-
 class NodeFacts(Strict):
     """Everything that the checks look at."""
 
@@ -376,6 +383,8 @@ class NodeFacts(Strict):
     docker_pods: DockerPods | None = None
     pod_network: PodNetwork
     kube_proxy: KubeProxy
+    policies: NetworkPolicies | None = None
+    """None if the config adds nothing for it."""
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are
@@ -387,6 +396,7 @@ class NodeFacts(Strict):
     """The rights on the guarded folders, and on everything in them, after one of the boots."""
     own_files: tuple[OwnFile, ...]
     builder: Builder
+    sealed: Sealed
     user_data_of_restart: bool
     """Whether cloudbase-init ran the user data at the second boot."""
     commands_of_restart: tuple[str, ...]
@@ -395,3 +405,7 @@ class NodeFacts(Strict):
     """What the second boot changed that it must not change."""
     drift: Drift | None = None
     """None if nobody has the bundle of the image."""
+    rejoin: Rejoin | None = None
+    """None if the node did not join, or nobody has the bundle of the image."""
+    upgrade: Upgrade | None = None
+    """As `rejoin`, after which it was made."""

@@ -255,7 +255,9 @@ class Timeouts(Strict):
         default=30, description="Minutes until the new machine answers over WinRM.", examples=[45]
     )
     restart: Minutes = pydantic.Field(default=30, description="Minutes for a restart of the machine.", examples=[60])
-    generalise: Minutes = pydantic.Field(default=60, description="Minutes for sealing, with sysprep.", examples=[90])
+    generalise: Minutes = pydantic.Field(
+        default=150, description="Minutes for sealing, with the clean-up of Windows and sysprep.", examples=[180]
+    )
 
 
 class ImageConfig(Strict):
@@ -297,6 +299,11 @@ class ImageConfig(Strict):
         default=[], description="Container images to import from tarballs, without a registry."
     )
     executables: list[Executable] = pydantic.Field(default=[], description="Programs of your own.")
+    debug_tools: bool = pydantic.Field(
+        default=False,
+        description="Put Microsoft's scripts for network problems of Windows nodes into C:\\k\\debug. Default: none.",
+        examples=[True],
+    )
     scripts: list[AskedScript] = pydantic.Field(
         default=[],
         description="PowerShell files in the folder of the config: their paths, or sections with arguments. They run "

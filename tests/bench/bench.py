@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.bench.guest import guest_figures
+
 ROUNDS = 15
 CONFIG = "configs/windows-2022-containerd.yaml"
 MAXIMAL = "tests/bench/maximal.yaml"
@@ -52,10 +54,11 @@ def ratio(name: str, seconds: float, other: str, other_seconds: float, promised:
 
 def rehearsals() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        alone = {target: rehearsal([build(CONFIG, target, folder)]) for target in ("aws", "azure")}
+        alone = {target: rehearsal([build(CONFIG, target, f"{folder}/{target}")]) for target in ("aws", "azure")}
         for target, (seconds, manifests) in alone.items():
             winrm = ", ".join(f"{key} {value}" for key, value in manifests[0]["notes"]["rehearsal"]["winrm"].items())
             print(f"rehearsal {target}: {seconds:.1f} s (promised: below 30 s); winrm {winrm}")
+        print(*guest_figures(alone["azure"][1][0], Path(folder, "azure")), sep="\n")
         seconds, _ = rehearsal([build(CONFIG, target, folder) for target in alone])
         print(f"rehearsals of both at once: {seconds:.1f} s (promised: below 45 s)")
 

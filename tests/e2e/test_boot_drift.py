@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.boot.judge import CHECKS
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.machine.registry import Value
 from tests.conftest import REPOSITORY, load_today
 from tests.e2e.boot_support import make_checked_image
 
@@ -34,6 +36,7 @@ SETS = (
     "ssh={}",
     "csi_proxy={}",
     "images=[registry.example.com/app:1]",
+    "credential_providers=[{name: registry, url: 'https://artifacts.example.com/x', match_images: ['*.example.com']}]",
 )
 
 
@@ -43,10 +46,15 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return make_checked_image("azure", tmp_path_factory.mktemp("image"), load_today(BASE, *SETS))
 
 
+NAMES = ("drift", "rejoin", "upgrade")
+UPKEEP = [check.passes for check in CHECKS if check.name in NAMES]
+
+
 def boot(image: Image, folder: Path) -> list[str]:
-    """What the verdict says of drift, and of everything that failed."""
+    """What the verdict says of drift, of joining again and of an upgrade: what failed, and otherwise what passed."""
     booted = boot_image(image, Runner(folder, os.environ))
-    return booted.faults or [line for line in booted.lines if "drift" in line]
+    faults = [fault for fault in booted.faults if fault.startswith(tuple(f"{name}: " for name in NAMES))]
+    return faults or [line for line in booted.lines if line in UPKEEP]
 
 
 def with_plan(image: Image, change: Callable[[dict[str, object]], None]) -> Image:
@@ -72,8 +80,12 @@ def with_plan(image: Image, change: Callable[[dict[str, object]], None]) -> Imag
     return dataclasses.replace(image, bundle=Bundle(data, pins))
 
 
-def test_a_node_that_only_joined_has_not_drifted(image: Image, tmp_path: Path) -> None:
-    assert boot(image, tmp_path) == ["start.ps1 -Check finds no drift on the node, and finds a file that was changed"]
+def test_a_node_that_only_joined_has_not_drifted_and_joins_again(image: Image, tmp_path: Path) -> None:
+    assert boot(image, tmp_path) == [
+        "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
+        "after reset-node.ps1 the node joins again",
+        "with the next patch release of kubelet in its place, the node runs it",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,3 +122,25 @@ def test_a_check_that_overlooks_a_changed_file_fails(image: Image, tmp_path: Pat
     assert boot(with_plan(image, never_look), tmp_path) == [
         r"drift: C:\k\start-kubelet.ps1 was changed, and -Check found nothing and ended with 0"
     ]
+
+
+def test_a_service_with_another_kubelet_is_not_upgraded(image: Image, tmp_path: Path) -> None:
+    machine = image.machine.copy(tmp_path / "spoiled")
+    machine.files.write(r"C:\k\old.exe", machine.files.read(r"C:\k\kubelet.exe"))
+    command = machine.services.command("kubelet").replace(r"-Kubelet C:\k\kubelet.exe", r"-Kubelet C:\k\old.exe")
+    machine.services.configure("kubelet", "ImagePath", Value("ExpandString", command))
+    faults = boot(dataclasses.replace(image, machine=machine), tmp_path)
+    [upgrade] = [fault for fault in faults if fault.startswith("upgrade: ")]
+    assert upgrade.startswith(f"upgrade: the node runs kubelet {image.kubernetes}, not ")
+
+
+def test_a_reset_by_kubeadm_alone_loses_parts_of_the_image(image: Image, tmp_path: Path) -> None:
+    """What reset-node.ps1 is for: each of its parts is missed."""
+    machine = image.machine.copy(tmp_path / "spoiled")
+    command = b"C:\\k\\kubeadm.exe reset --force --cri-socket npipe:////./pipe/containerd-containerd\n"
+    machine.files.write(r"C:\k\reset-node.ps1", command)
+    drift, rejoin = boot(dataclasses.replace(image, machine=machine), tmp_path)
+    assert drift.startswith(r"drift: a node that only joined has drifted: kubernetes/file:C:\k\reset-node.ps1")
+    assert r"reset-node.ps1 left C:\etc\cni\net.d\10-flannel.conflist" in rejoin
+    assert "the node did not come up again" in rejoin
+    assert r"there is no folder C:\var\lib\kubelet\credential-provider" in rejoin

@@ -15,6 +15,7 @@ import pytest
 from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.generalise import ANSWER_FILES, SETUP_SCRIPTS
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC
 from imagegen.rehearsal.machine.stock import LISTENER, WINRM_PORT
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.booted import Boot
     from imagegen.rehearsal.boot.model import Instance
     from imagegen.rehearsal.boot.user_data import Join, UserData
     from imagegen.rehearsal.machine.windows import Machine
@@ -615,6 +616,12 @@ CASES = (
         "cloudbase-init: cloudbase-init asks for a restart at every start",
         ("second-boot: a second boot ran kubeadm.exe join",),
         make_data=command("exit 1003"),
+    ),
+    Case(
+        "an-address-of-another-machine",
+        "aws",
+        "node: the cluster does not know the address 10.9.9.9 of --node-ip: no network card has it",
+        make_data=cluster_data("minimal", lambda text: text.replace(f"value: {NODE_ADDRESS}", "value: 10.9.9.9")),
     ),
     Case(
         "an-unknown-command",

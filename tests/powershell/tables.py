@@ -10,7 +10,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Where scripts lie.
-SCRIPT_GLOBS = ("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "ansible-win/**/*.psm1")
+SCRIPT_GLOBS = (
+    *("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "ansible-win/**/*.psm1"),
+    "imagegen/samples/**/*.ps1",
+)
 
 # The scripts that Windows or Packer starts: they alone end the process, and say with which code.
 ENTRY_SCRIPTS = frozenset(
@@ -18,7 +21,8 @@ ENTRY_SCRIPTS = frozenset(
         *("start.ps1", "logs.ps1", "generalise.ps1", "bootstrap.ps1"),
         *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1", "register-plugin.ps1", "add-ssh-server.ps1"),
         "install-updates.ps1",
-        "set-pod-network.ps1",
+        *("set-pod-network.ps1", "reset-node.ps1"),
+        *("flannel.ps1", "kube-proxy.ps1"),
     }
 )
 
@@ -31,7 +35,9 @@ PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
     "set-pod-network.ps1": "runs on the node without the bundle",
-    "register-plugin.ps1": "runs beside the file that it imports, without the bundle",
+    "flannel.ps1": "runs in a pod, and stays for as long as the flanneld that it starts",
+    "kube-proxy.ps1": "runs in a pod, and stays for as long as the kube-proxy that it starts",
+    "reset-node.ps1": "runs on the node without the bundle",
 }
 # Scripts that compile a call of Windows, and why.
 COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}
@@ -39,8 +45,8 @@ PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
-    "ec2launch.exe icacls.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe ngen.exe powershell.exe "
-    "reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
+    "defrag.exe dism.exe ec2launch.exe icacls.exe kubeadm.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe ngen.exe "
+    "powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
 )
 
 COMMON_PARAMETERS = _words("""
@@ -124,7 +130,11 @@ LEAKY_COMMANDS = _words("""
 
 # Waits that never end without a time, and how many arguments they have when they have one.
 TIMED_WAITS = {"waitforexit": 1, "wait": 1, "waitone": 1, "waitforstatus": 2, "waitall": 2, "waitany": 2}
-UNTIMED_SCRIPTS = {"start-kubelet.ps1": "stays for as long as the service that it is runs"}
+UNTIMED_SCRIPTS = {
+    "start-kubelet.ps1": "stays for as long as the service that it is runs",
+    "flannel.ps1": "stays for as long as the pod that it is runs",
+    "kube-proxy.ps1": "stays for as long as the pod that it is runs",
+}
 CLOCK_WORD = re.compile(r"clock|deadline|watch|elapsed", re.IGNORECASE)
 # Functions that read the step's clock.
 CLOCK_FUNCTIONS = frozenset({"get-secondsleft"})

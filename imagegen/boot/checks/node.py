@@ -46,6 +46,8 @@ def _kubelet(facts: NodeFacts) -> Iterator[Finding]:
 
 def _node(facts: NodeFacts) -> Iterator[Finding]:
     if facts.nodes == (facts.wanted_node,):
+        if address := facts.kubelet.lost_address:
+            yield say(f"the cluster does not know the address {address} of --node-ip: no network card has it")
         return
     if not facts.nodes:
         yield say("no node registered with the cluster")

@@ -37,6 +37,7 @@ def _builder(facts: NodeFacts) -> Iterator[Finding]:
         ("a certificate of the builder", found.certificates, ""),
         ("a firewall rule for WinRM", found.rules, ""),
         ("an account of the builder that can log on", found.accounts, "B12"),
+        ("the profile of an account of the builder", found.profiles, "B12"),
     ):
         if names:
             yield say(f"{what} is left: {some(names)}", row)
@@ -65,6 +66,32 @@ def _drift(facts: NodeFacts) -> Iterator[Finding]:
     if [found.partition(":")[2] for found in drift.found_planted] != [drift.planted] or drift.planted_code != _DRIFT:
         found = some(drift.found_planted) or "nothing"
         yield say(f"{drift.planted} was changed, and -Check found {found} and ended with {drift.planted_code}")
+
+
+def _rejoin(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.rejoin is None:
+        return
+    rejoin = facts.rejoin
+    if rejoin.failure:
+        yield say(f"a command failed: {rejoin.failure}")
+    if rejoin.left:
+        yield say(f"reset-node.ps1 left {some(rejoin.left)}")
+    if not rejoin.is_up or rejoin.nodes != (facts.wanted_node,):
+        yield say(f"the node did not come up again (registered: {some(rejoin.nodes) or 'nothing'})")
+    if rejoin.drifted:
+        yield say(f"the node is no longer as its image: {some(rejoin.drifted)}")
+
+
+def _upgrade(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.upgrade is None:
+        return
+    upgrade = facts.upgrade
+    if upgrade.failure:
+        yield say(f"a command failed: {upgrade.failure}")
+    if upgrade.version != upgrade.wanted:
+        yield say(
+            f"the node runs {f'kubelet {upgrade.version}' if upgrade.version else 'no kubelet'}, not {upgrade.wanted}"
+        )
 
 
 def make_folder_check(guarded: tuple[Guarded, ...]) -> Check:
@@ -97,5 +124,17 @@ CHECKS: Final = (
         "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
         _drift,
         lambda facts: facts.drift is not None,
+    ),
+    Check(
+        "rejoin",
+        "after reset-node.ps1 the node joins again",
+        _rejoin,
+        lambda facts: facts.rejoin is not None,
+    ),
+    Check(
+        "upgrade",
+        "with the next patch release of kubelet in its place, the node runs it",
+        _upgrade,
+        lambda facts: facts.upgrade is not None,
     ),
 )

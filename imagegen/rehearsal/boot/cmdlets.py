@@ -109,6 +109,15 @@ def _test_path(given: Given) -> list[str]:
     return [str(tests[kind](path))]
 
 
+def _copy_item(given: Given) -> list[str]:
+    machine, target = given.machine, full_path(given.folder, given.text("destination"))
+    data = machine.files.read(given.path())
+    if target.lower() in {path.lower() for path in machine.services.programs_in_use()}:
+        raise RefusedByWindows(f"The process cannot access the file '{target}' because it is being used.")
+    machine.files.write(target, data)
+    return []
+
+
 def _set_service(given: Given) -> list[str]:
     services, name = given.machine.services, given.text("name")
     if "startuptype" in given.parameters:
@@ -171,6 +180,7 @@ CMDLETS: Mapping[str, Cmdlet] = {
     "set-content": Cmdlet(_write_file, ("path", "value"), (*_PATH, *_ENCODING), ("force", "nonewline")),
     "add-content": Cmdlet(_append_file, ("path", "value"), (*_PATH, *_ENCODING), ("force", "nonewline")),
     "out-file": Cmdlet(_out_file, ("filepath", "encoding"), (*_PATH, "inputobject"), ("force", "append", "nonewline")),
+    "copy-item": Cmdlet(_copy_item, ("path", "destination"), ("literalpath",), ("force",)),
     "test-path": Cmdlet(_test_path, ("path",), ("literalpath", "pathtype")),
     "set-service": Cmdlet(_set_service, ("name",), ("startuptype", "status")),
     "start-service": Cmdlet(_start_service, ("name",)),

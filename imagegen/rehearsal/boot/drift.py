@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Final
 
-from imagegen.boot import facts
+from imagegen.boot.upkeep import Drift
 from imagegen.rehearsal.expected import BUNDLE_PATH
 from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.machine.inspection import CHECK_MARK
@@ -31,20 +31,16 @@ class Bundle:
         return cls(tree.bundle, tree.phases[0].arguments[2:])
 
 
-def look_for_drift(machine: Machine, bundle: Bundle | None, kubernetes: str) -> facts.Drift | None:
+def look_for_drift(machine: Machine, bundle: Bundle, kubernetes: str) -> Drift:
     """What -Check says of the node as it is, and once the script in the folder `kubernetes` is changed."""
-    if bundle is None:
-        return None
     script = rf"{kubernetes}\start-kubelet.ps1"
-    machine.files.write(BUNDLE_PATH, bundle.data)
-    exit_code, found = _check(machine, bundle)
+    exit_code, found = check(machine, bundle)
     before = machine.files.read(script) if machine.files.is_file(script) else b""
     machine.files.write(script, before + _PLANTED)
-    planted_code, planted = _check(machine, bundle)
+    planted_code, planted = check(machine, bundle)
     machine.files.write(script, before)
-    machine.files.remove(BUNDLE_PATH)
     new = tuple(name for name in planted if planted[name] != found.get(name))
-    return facts.Drift(
+    return Drift(
         exit_code=exit_code,
         found=tuple(f"{name}: {why}" for name, why in found.items()),
         planted=script,
@@ -53,9 +49,11 @@ def look_for_drift(machine: Machine, bundle: Bundle | None, kubernetes: str) -> 
     )
 
 
-def _check(machine: Machine, bundle: Bundle) -> tuple[int, dict[str, str]]:
-    """The exit code, and the reasons of each resource that is not as planned."""
+def check(machine: Machine, bundle: Bundle) -> tuple[int, dict[str, str]]:
+    """The exit code of -Check, and the reasons of each resource that is not as planned."""
+    machine.files.write(BUNDLE_PATH, bundle.data)
     outcome = run_entry(machine, ["-Phase", "all", *bundle.pins, "-Check"], _download_nothing)
+    machine.files.remove(BUNDLE_PATH)
     lines = [line for line in outcome.output.splitlines() if line.startswith(CHECK_MARK)]
     if not lines:
         return outcome.exit_code, {"-Check": outcome.output.strip().rpartition("\n")[2]}

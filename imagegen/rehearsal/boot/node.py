@@ -126,6 +126,14 @@ class Node:
             return self.machine.wait_until(is_so, limit_s)
         return False
 
+    def run(self, arguments: Sequence[str]) -> str:
+        """Run a program as an administrator does, on drive C. What it said last if it failed, and otherwise nothing."""
+        ended = Ended(0)
+        with self._unknown_is_recorded():
+            ended = self._shell.run(Process(self.machine, arguments, folder="C:\\", user=self.account))
+        said = ended.output.strip().rpartition("\n")[2]
+        return f"{' '.join(arguments)} ended with {ended.exit_code}: {said}" if ended.exit_code else ""
+
     @contextlib.contextmanager
     def _unknown_is_recorded(self) -> Iterator[None]:
         """A command whose effect nobody knows ends what the machine was doing, and fails the boot by name. So does what

@@ -23,12 +23,15 @@ from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 from imagegen.rehearsal.node.kubelet_credentials import can_run
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import last_values, parse_arguments, registered_providers
+from imagegen.rehearsal.node.registration import PROVIDED_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from imagegen.rehearsal.boot.model import Ended
     from imagegen.rehearsal.machine.accounts import User
     from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.rehearsal.node.objects import Node
 
 # The SIDs in a process of a container. Its administrator counts as one of the node.
 _CONTAINERS: Final = (
@@ -44,6 +47,7 @@ _USER_DATA_FOLDER: Final = r"C:\run"
 _FOLDERS_OF_KEYS: Final = (r"C:\Users", r"C:\ProgramData\ssh")
 # The SSH keys of accounts, and of administrators.
 _KEYS: Final = re.compile(r"(?i)\\\.?ssh\\")
+_ADDRESS: Final = "--node-ip="
 _GZIP: Final = b"\x1f\x8b"
 _TEMPLATE: Final = re.compile(rb"\{\{.*?\}\}")
 # The key `name` of a mapping: items of the lists in user data have names of other things.
@@ -150,6 +154,13 @@ def _spellings(secret: str | bytes) -> Iterator[bytes]:
         yield letters[edge : None if whole else -1]
 
 
+def find_lost_address(arguments: Iterable[str], nodes: Iterable[Node]) -> str:
+    """The address that kubelet's arguments name, if the cluster does not know it."""
+    named = [argument.removeprefix(_ADDRESS) for argument in arguments if argument.startswith(_ADDRESS)][-1:]
+    known = {found for node in nodes for found in (node.annotations.get(PROVIDED_ADDRESS), *node.addresses.values())}
+    return "".join(address for address in named if address not in known)
+
+
 def look_at_credential_providers(
     machine: Machine, names: Iterable[str], arguments: Sequence[str], minor: str
 ) -> Iterator[facts.CredentialProvider]:
@@ -240,7 +251,16 @@ def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) 
         certificates=tuple(sorted(machine.certificates.thumbprints() & image.certificates.thumbprints())),
         rules=tuple(rule.display_name for rule in rules),
         accounts=tuple(user.name for user in machine.accounts.users if _is_as_built(user, before.get(user.number))),
+        profiles=tuple(_left_profiles(machine, before)),
     )
+
+
+def _left_profiles(machine: Machine, before: Mapping[int, User]) -> Iterator[str]:
+    """The profiles of accounts that the node does not use."""
+    for user in machine.accounts.users:
+        old = before.get(user.number)
+        if old and not user.enabled and machine.files.is_folder(folder := rf"C:\Users\{old.name}"):
+            yield folder
 
 
 def _is_as_built(user: User, before: User | None) -> bool:
@@ -286,6 +306,13 @@ def read_kubeadm_arguments(machine: Machine, file: str) -> tuple[str, ...]:
     """kubelet's arguments in the file that kubeadm wrote."""
     found = re.search(r'KUBELET_KUBEADM_ARGS="?(?P<line>.*?)"?\s*$', read_text(machine, file))
     return tuple(shlex.split(found["line"])) if found else ()
+
+
+def read_failure(commands: list[tuple[str, Ended]]) -> str:
+    """What the last command said, if it failed: its errors, and without any its last line."""
+    lines = [line.strip() for _, ended in commands[-1:] if ended.exit_code for line in ended.output.splitlines()]
+    errors = [line for line in lines if line.startswith("[ERROR ")]
+    return " ".join(errors or [line for line in lines if line][-1:])
 
 
 def _is_file(machine: Machine, path: str) -> bool:

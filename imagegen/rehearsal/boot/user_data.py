@@ -19,7 +19,8 @@ _LIST_SINCE: Final = "v1beta4"
 # kubeadm writes its files while the service kubelet, which was started with the machine, looks for them.
 _BEFORE_JOIN_S: Final = 4
 _DONE: Final = "/run/cluster-api/bootstrap-success.complete"
-_CONFIG: Final = "/run/kubeadm/kubeadm-join-config.yaml"
+CONFIG: Final = "/run/kubeadm/kubeadm-join-config.yaml"
+"""kubeadm's configuration, which user data writes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Join:
     """The script that gives the node its part of the pod network. Empty if the image has none."""
     network: str = ""
     """The network of pods, if the image does not know it."""
+    source_vip: str = ""
+    """kube-proxy's own address in that network, if it needs one."""
     kubeconfigs: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """The kubeconfigs of the image's services, by their paths."""
 
@@ -65,7 +68,7 @@ def make_user_data(join: Join) -> UserData:
 #cloud-config
 
 write_files:
--   path: {_CONFIG}
+-   path: {CONFIG}
     owner: root:root
     permissions: '0640'
     content: |
@@ -88,7 +91,7 @@ write_files:
 {"".join(_kubeconfig(path, text) for path, text in join.kubeconfigs.items())}runcmd:
   - "hostname"
   - "powershell /run/cluster-api/before-join.ps1"
-{_calls(join.before)}  - kubeadm join --config {_CONFIG} --v 5 && echo success > {_DONE}
+{_calls(join.before)}  - kubeadm join --config {CONFIG} --v 5 && echo success > {_DONE}
 {_after_join(join)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
 """
     tokens = re.findall(r"(?m)^ *token: (\S+)", "".join(join.kubeconfigs.values()))
@@ -107,10 +110,16 @@ def _calls(scripts: Sequence[str]) -> str:
 
 def _after_join(join: Join) -> str:
     """As docs/operator-guide.md shows it: first the network of pods, then the operator's scripts."""
-    call = f"powershell -NoProfile -ExecutionPolicy Bypass -File {join.sets_network} -ClusterCidr {POD_RANGE}"
-    name = f" -NetworkName {join.network}" if join.network else ""
-    network = f"  - {call} -ServiceCidr {SERVICE_RANGE}{name} || exit 1\n" if join.sets_network else ""
+    call = " ".join(network_call(join.sets_network, join.network, join.source_vip))
+    network = f"  - powershell -NoProfile -ExecutionPolicy Bypass -File {call} || exit 1\n" if join.sets_network else ""
     return network + _calls(join.after)
+
+
+def network_call(script: str, network: str, source_vip: str = "") -> tuple[str, ...]:
+    """The script that gives a node its part of the pod network, with its arguments. The last two may be empty."""
+    name = ("-NetworkName", network) if network else ()
+    address = ("-SourceVip", source_vip) if source_vip else ()
+    return (script, "-ClusterCidr", POD_RANGE, "-ServiceCidr", SERVICE_RANGE, *name, *address)
 
 
 def _join_configuration(join: Join) -> str:

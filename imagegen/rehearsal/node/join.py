@@ -9,30 +9,31 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from imagegen.catalog.facts import minor as minor_of
-from imagegen.catalog.facts import numbers
-from imagegen.errors import ConfigError
 from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.client import ApiClient, ApiError
-from imagegen.rehearsal.node.decode import GROUP, KubeadmError
+from imagegen.rehearsal.node.cluster_settings import (
+    SYSTEM_MAPS,
+    make_kubelet_config,
+    read_cluster_settings,
+    read_kubelet_config,
+)
+from imagegen.rehearsal.node.decode import KubeadmError
 from imagegen.rehearsal.node.discovery import discover
-from imagegen.rehearsal.node.facts import SERVICE, is_within, reached, read_facts
+from imagegen.rehearsal.node.facts import SERVICE, reached
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig, write_kubeconfig
 from imagegen.rehearsal.node.kubelet_flags import flags_file, registered_name
-from imagegen.rehearsal.node.yaml_text import read_yaml_map, yaml_text
+from imagegen.rehearsal.node.yaml_text import yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imagegen.rehearsal.boot.model import Process
-    from imagegen.rehearsal.network.messages import Json
     from imagegen.rehearsal.node.api_server import Cluster
     from imagegen.rehearsal.node.join_config import JoinConfiguration
     from imagegen.rehearsal.node.kubeconfig import Access
 
-SYSTEM_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 KUBERNETES, KUBELET = "/etc/kubernetes", "/var/lib/kubelet"
 BOOTSTRAP = f"{KUBERNETES}/bootstrap-kubelet.conf"
 CLIENT = f"{KUBERNETES}/kubelet.conf"
@@ -95,11 +96,11 @@ class Join:
             raise KubeadmError(f"couldn't validate the identity of the API Server: {error}") from error
         client = ApiClient(self._cluster, access.server, access.authority, access.token)
         try:
-            settings = self._read_cluster_settings(client)
+            settings = read_cluster_settings(client, self._minor)
             # Its content matters on control planes only, and it may be missing.
             with contextlib.suppress(ApiError):
                 client.get(f"{SYSTEM_MAPS}/kube-proxy")
-            kubelet_config = self._read_kubelet_config(client, settings["kubernetesVersion"])
+            kubelet_config = read_kubelet_config(client, self._minor, settings["kubernetesVersion"])
         except ApiError as error:
             raise KubeadmError(
                 f"unable to fetch the kubeadm-config ConfigMap: failed to get config map: {error}"
@@ -146,32 +147,6 @@ class Join:
             raise RuntimeError("fetch comes first")
         return self._fetched
 
-    def _read_cluster_settings(self, client: ApiClient) -> dict[str, Any]:
-        settings = _read_map(client.get(f"{SYSTEM_MAPS}/kubeadm-config"), "ClusterConfiguration")
-        version, minor = settings["kubernetesVersion"].lstrip("v"), numbers(self._minor)
-        row = read_facts("kubeadm")["api_versions"].get(settings["apiVersion"].removeprefix(f"{GROUP}/"))
-        if row is None or not is_within(self._minor, row["experimental"] or row["first"], row["last"]):
-            raise KubeadmError(
-                "unable to fetch the kubeadm-config ConfigMap: failed to decode cluster configuration data: no kind "
-                f'"ClusterConfiguration" is registered for version "{settings["apiVersion"]}"'
-            )
-        oldest = f"{minor[0]}.{minor[1] - 1}.0"
-        if numbers(version) < numbers(oldest):
-            raise KubeadmError(
-                "this version of kubeadm only supports deploying clusters with the control plane version >= "
-                f"{oldest}. Current version: v{version}"
-            )
-        return settings
-
-    def _read_kubelet_config(self, client: ApiClient, version: str) -> dict[str, Any]:
-        versioned = f"kubelet-config-{minor_of(version.lstrip('v'))}"
-        names = ["kubelet-config"] if reached(self._minor, "config_map_without_version") else []
-        names += [] if reached(self._minor, "config_map_only_without_version") else [versioned]
-        for name in names[:-1]:
-            with contextlib.suppress(ApiError):
-                return _read_map(client.get(f"{SYSTEM_MAPS}/{name}"), "kubelet")
-        return _read_map(client.get(f"{SYSTEM_MAPS}/{names[-1]}"), "kubelet")
-
     def _configure(self) -> None:
         fetched = self._need()
         user = "tls-bootstrap-token-user"
@@ -186,7 +161,9 @@ class Join:
         if fetched.socket_is_in_config:
             endpoint = f'containerRuntimeEndpoint: "{self._configuration.cri_socket}"\n'
             self._write(f"{KUBELET}/instance-config.yaml", endpoint.encode())
-        self._write(f"{KUBELET}/config.yaml", yaml_text(self._make_kubelet_config(fetched)).encode())
+        socket = self._configuration.cri_socket if fetched.socket_is_in_config else ""
+        config = make_kubelet_config(fetched.kubelet_config, self._minor, self._process.arguments[0][:2], socket)
+        self._write(f"{KUBELET}/config.yaml", yaml_text(config).encode())
         self._machine.wait_until(lambda: False, _BETWEEN_FILES_S)
         flags = flags_file(
             self._configuration,
@@ -197,20 +174,6 @@ class Join:
         )
         self._write(f"{KUBELET}/kubeadm-flags.env", flags)
         self._restart_kubelet()
-
-    def _make_kubelet_config(self, fetched: _Fetched) -> Json:
-        config = {**fetched.kubelet_config}
-        if reached(self._minor, "paths_get_a_drive"):
-            # Its own drive, while its other paths are on the drive of the current folder.
-            drive = self._process.arguments[0][:2]
-            config["resolvConf"] = ""
-            config["staticPodPath"] = _with_drive(config.get("staticPodPath", ""), drive)
-            x509 = config.get("authentication", {}).get("x509", {})
-            ca_file = _with_drive(x509.get("clientCAFile", ""), drive)
-            config["authentication"] = {**config.get("authentication", {}), "x509": {**x509, "clientCAFile": ca_file}}
-        if fetched.socket_is_in_config:
-            config["containerRuntimeEndpoint"] = self._configuration.cri_socket
-        return config
 
     def _write(self, path: str, data: bytes) -> None:
         self._machine.files.make_folder(parent(self._path(path)))
@@ -295,14 +258,3 @@ class Join:
             else:
                 return
             self._machine.wait_until(lambda: False, _API_RETRY_S)
-
-
-def _with_drive(path: str, drive: str) -> str:
-    return (drive + path).replace("/", "\\") if path.startswith("/") else path
-
-
-def _read_map(config_map: Json, key: str) -> dict[str, Any]:
-    try:
-        return read_yaml_map(config_map["data"][key].encode(), key)
-    except (KeyError, ConfigError, ValueError) as error:
-        raise KubeadmError(f"unexpected error when reading ConfigMap: {key}: {error}") from error

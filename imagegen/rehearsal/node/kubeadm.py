@@ -1,4 +1,5 @@
-"""The program kubeadm.exe on the model machine: `kubeadm version`, and `kubeadm join --config FILE`.
+"""The program kubeadm.exe on the model machine: `kubeadm version`, `kubeadm join --config FILE`, `kubeadm reset` and
+`kubeadm upgrade node`.
 
 It knows its version from its own bytes on the machine's disk, and does what kubeadm of that minor does.
 """
@@ -18,6 +19,8 @@ from imagegen.rehearsal.node.join import Join, Output
 from imagegen.rehearsal.node.join_config import load_join
 from imagegen.rehearsal.node.join_flags import parse_join_flags
 from imagegen.rehearsal.node.preflight import find_faults, find_privilege_faults, find_warnings
+from imagegen.rehearsal.node.reset import run_reset
+from imagegen.rehearsal.node.upgrade import run_upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,8 +45,13 @@ def _run(process: Process, cluster: Cluster) -> Ended:
     subcommand, arguments = (process.arguments[1:2] or [""])[0], process.arguments[2:]
     if subcommand == "version":
         return Ended(0, _version_text(version, arguments))
+    if subcommand == "reset":
+        return run_reset(process, arguments, minor_of(version))
+    if subcommand == "upgrade":
+        return run_upgrade(process, cluster, arguments, minor_of(version))
     if subcommand != "join":
-        raise UnknownCommandError(f"kubeadm {subcommand}: the rehearsal has a model of `join` and `version` only")
+        known = "`join`, `reset`, `upgrade node` and `version`"
+        raise UnknownCommandError(f"kubeadm {subcommand}: the rehearsal knows {known} only")
     with process.machine.process("kubeadm"):
         return _Run(process, cluster, minor_of(version)).join(arguments)
 

@@ -12,6 +12,7 @@ from cryptography import x509
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers
 from imagegen.rehearsal.machine.files import parent
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.api_server import NODE_PREFIX, NODES_GROUP, SIGNER
 from imagegen.rehearsal.node.authority import make_client_request, private_pem
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 # The taint that an external cloud provider takes away once it knows the node.
 _UNINITIALISED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 _CSR_V1 = (1, 19)
+PROVIDED_ADDRESS = "alpha.kubernetes.io/provided-node-ip"
+"""The annotation with the address that an external cloud provider must take."""
 
 
 def node_name(machine: Machine, flags: Mapping[str, str]) -> str:
@@ -129,9 +132,9 @@ class Registration:
             "node.kubernetes.io/windows-build": f"10.0.{self.machine.build}",
         }
         annotations = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
-        address = self.flags.get("node-ip", "")
+        address = self._find_address()
         if external and address:
-            annotations["alpha.kubernetes.io/provided-node-ip"] = address
+            annotations[PROVIDED_ADDRESS] = address
         taints = [parse_taint(taint) for taint in self.flags.get("register-with-taints", "").split(",") if taint]
         return {
             "apiVersion": "v1",
@@ -147,6 +150,16 @@ class Registration:
             },
             "status": self._make_status(name, address),
         }
+
+    def _find_address(self) -> str:
+        """The address of the flag, if the machine has it (setNodeStatus and NodeAddress in kubelet's source: otherwise
+        kubelet logs that, and the node registers without addresses)."""
+        address = self.flags.get("node-ip", "")
+        if address in ("", NODE_ADDRESS):
+            return address
+        why = f'node IP: "{address}" not found in the host\'s network interfaces'
+        self.log(f"Failed to set some node status fields: failed to validate nodeIP: {why}")
+        return ""
 
     def report(self) -> None:
         """Tell the cluster the state of the node. Raises ApiError where trying again may help."""

@@ -68,7 +68,8 @@ GOOD = NodeFacts.model_validate(
         "unrendered": (),
         "scripts_of_agents": (),
         "kube_proxy": {"is_asked": True, "failure": "", "node": "node-1", "network": "cbr0", "waits": False},
-        "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": ""},
+        "policies": {"is_running": True, "failure": "", "networks": "cbr.*", "is_enforced": True},
+        "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": "", "missing_routes": ()},
         "join": {"runs": 1, "failure": ""},
         "kubelet": {
             "is_running": True,
@@ -78,6 +79,7 @@ GOOD = NodeFacts.model_validate(
             "keeps_log": True,
             "is_reached": True,
             "shares_volumes": True,
+            "lost_address": "",
         },
         "nodes": ("node-1",),
         "wanted_node": "node-1",
@@ -145,7 +147,8 @@ GOOD = NodeFacts.model_validate(
             Access(path=r"C:\open", sid=USERS, rights="Read"),
         ),
         "own_files": (OwnFile(path=TOOL, state="there", access=(READS,)),),
-        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": ()},
+        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": (), "profiles": ()},
+        "sealed": {"leftovers": (), "record": {"failure": "", "wrong": ()}},
         "user_data_of_restart": False,
         "commands_of_restart": (),
         "changed_by_restart": (),
@@ -156,6 +159,8 @@ GOOD = NodeFacts.model_validate(
             "planted_code": 5,
             "found_planted": (f"tools/file:{TOOL}",),
         },
+        "rejoin": {"failure": "", "left": (), "is_up": True, "nodes": ("node-1",), "drifted": ()},
+        "upgrade": {"failure": "", "version": "1.36.3", "wanted": "1.36.3"},
     }
 )
 FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
@@ -585,6 +590,11 @@ CASES = (
             "--node-ip=10.0.0.4 (N4)",
         ),
     ),
+    Case(
+        "an address that the machine has not",
+        {"kubelet.lost_address": "10.0.0.4"},
+        ("node: the cluster does not know the address 10.0.0.4 of --node-ip: no network card has it",),
+    ),
     Case("no node", {"nodes": ()}, ("node: no node registered with the cluster",)),
     Case(
         "another node",
@@ -651,9 +661,29 @@ CASES = (
         ("kube-proxy: kube-proxy waits for the network cbr0, which does not exist",),
     ),
     Case(
+        "policies that nothing enforces",
+        {"policies.is_running": False, "policies.failure": "cannot find config.ps1", "policies.is_enforced": False},
+        ("network-policies: nothing enforces network policies: cannot find config.ps1",),
+    ),
+    Case(
+        "a service for policies that nothing started",
+        {"policies.is_running": False},
+        ("network-policies: nothing enforces network policies: nothing started the service CalicoFelix",),
+    ),
+    Case(
+        "policies of another network",
+        {"policies.is_enforced": False},
+        ("network-policies: network policies are enforced in networks named cbr.*, and the pods are in another one",),
+    ),
+    Case(
         "a pod without an address",
         {"pod_network.refusal": "network cbr0 is not found"},
         ("pod-network: a pod gets no address: network cbr0 is not found",),
+    ),
+    Case(
+        "a node whose pods cannot reach another node",
+        {"pod_network.missing_routes": ("the node has no route to 10.244.0.0/24, the pods of other",)},
+        ("pod-routes: the node has no route to 10.244.0.0/24, the pods of other",),
     ),
     Case(
         "a service that does not run",
@@ -812,7 +842,19 @@ CASES = (
             ("certificates", "a certificate of the builder", ""),
             ("rules", "a firewall rule for WinRM", ""),
             ("accounts", "an account of the builder that can log on", " (B12)"),
+            ("profiles", "the profile of an account of the builder", " (B12)"),
         )
+    ),
+    Case(
+        "left by the build",
+        {"sealed.leftovers": ("a host key, a", "task b", "c", "d")},
+        ("leftovers: the image still has a host key, a, task b, c and 1 more (G4)",),
+    ),
+    Case("no release record", {"sealed.record.failure": "there is none"}, ("release-record: there is none",)),
+    Case(
+        "a wrong release record",
+        {"sealed.record.wrong": ("a is not there", "b has other bytes")},
+        ("release-record: the release record is wrong: a is not there, b has other bytes",),
     ),
     Case(
         "a second join, and what it changed",
@@ -843,6 +885,37 @@ CASES = (
         "-Check takes another file for the changed one",
         {"drift.found_planted": (r"tools/file:C:\other",)},
         (rf"drift: {TOOL} was changed, and -Check found tools/file:C:\other and ended with 5",),
+    ),
+    Case(
+        "the node does not join again",
+        {"rejoin.failure": "kubeadm join ended with 1: no", "rejoin.is_up": False, "rejoin.nodes": ()},
+        (
+            "rejoin: a command failed: kubeadm join ended with 1: no; the node did not come up again (registered: "
+            "nothing)",
+        ),
+    ),
+    Case(
+        "the node joins again under another name",
+        {"rejoin.nodes": ("other",)},
+        ("rejoin: the node did not come up again (registered: other)",),
+    ),
+    Case(
+        "kubelet is not replaced",
+        {"upgrade.failure": "Copy-Item ended with 1: no", "upgrade.version": "1.36.2"},
+        ("upgrade: a command failed: Copy-Item ended with 1: no; the node runs kubelet 1.36.2, not 1.36.3",),
+    ),
+    Case(
+        "a new kubelet does not run",
+        {"upgrade.version": ""},
+        ("upgrade: the node runs no kubelet, not 1.36.3",),
+    ),
+    Case(
+        "a reset leaves something, and takes away something else",
+        {"rejoin.left": ("network pods",), "rejoin.drifted": ("tools/path:C: is not on the PATH",)},
+        (
+            "rejoin: reset-node.ps1 left network pods; the node is no longer as its image: tools/path:C: is not on the "
+            "PATH",
+        ),
     ),
     Case(
         "user data runs again, whatever its commands are",
@@ -889,7 +962,9 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "kubelet": "kubelet runs with kubeadm's arguments, and the cluster and containers reach it",
         "node": "the node registered",
         "pod-network": "the node is ready, and a pod gets an address",
+        "pod-routes": "pods of this node and of another one find each other",
         "kube-proxy": "kube-proxy runs for this node, as soon as the network of pods exists",
+        "network-policies": "network policies are enforced in the network of pods",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
         "wins": "wins runs, and starts the programs of the config only",
@@ -901,7 +976,11 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
         "builder": "nothing of the builder's access is left",
         "second-boot": "a second boot changes nothing",
+        "leftovers": "nothing of the build is left in the image",
+        "release-record": "the release record says what is on the node",
         "drift": "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
+        "rejoin": "after reset-node.ps1 the node joins again",
+        "upgrade": "with the next patch release of kubelet in its place, the node runs it",
         "closed-folders": "the node's folders are closed to Users",
     }
 
@@ -931,11 +1010,15 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("images", {"pods": ()}),
         ("kube-proxy", {"kube_proxy.is_asked": False, "kube_proxy.node": ""}),
         ("pod-network", {"pod_network.plugin": "", "pod_network.unready": "x"}),
+        ("pod-routes", {"pod_network.missing_routes": None}),
+        ("network-policies", {"policies": None}),
         ("wins", {"wins": None}),
         ("gmsa", {"gmsa": None}),
         ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
         ("drift", {"drift": None}),
+        ("rejoin", {"rejoin": None}),
+        ("upgrade", {"upgrade": None}),
     ],
 )
 def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:

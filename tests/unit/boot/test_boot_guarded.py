@@ -48,6 +48,12 @@ PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"C:\var\log\kube-proxy\kube-proxy.log", (), ""),
     (r"C:\var\log\flannel", (), ""),
     (r"C:\var\log\flannel\flanneld.log", (), ""),
+    (r"C:\CalicoWindows", (), ""),
+    (r"C:\CalicoWindows\config.ps1", (), ""),
+    (r"C:\var\log\calico", (), ""),
+    (r"C:\var\log\calico\calico-node.log", (), ""),
+    (r"C:\var\log\hybrid-overlay", (), ""),
+    (r"C:\var\log\hybrid-overlay\hybrid-overlay-node.log", (), ""),
     (r"C:\run\kubeadm", (), "B9"),
     (r"C:\run\kubeadm\kubeadm-join-config.yaml", (), "B9"),
     (r"C:\run\cluster-api\placeholder", (), "B9"),
@@ -106,6 +112,9 @@ PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"C:\k\kubelet.exe", ALL, ""),
     (r"C:\ProgramData\containerd2", ALL, ""),
     (r"C:\ProgramData\ssh2", ALL, ""),
+    (r"C:\ProgramData\imagegen", (), ""),
+    (r"C:\ProgramData\imagegen\manifest.json", (), ""),
+    (r"C:\ProgramData\imagegen2", ALL, ""),
     (r"C:\Program Files\Cloudbase Solutions", ALL, ""),
 )
 

@@ -13,7 +13,7 @@ from imagegen.rehearsal.boot import first_boot
 from imagegen.rehearsal.boot.model import Process, UnknownCommandError
 from imagegen.rehearsal.boot.shell import Shell
 from imagegen.rehearsal.machine import credential_plugins, ssh_server, tasks
-from imagegen.rehearsal.node import pod_network_script
+from imagegen.rehearsal.node import pod_network_script, reset_script
 from tests.unit.boot.conftest import SETUP_SCRIPTS, put_file
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ EVERY_S = 600
             "SHA256 in imagegen/rehearsal/node/pod_network_script.py",
         ),
         (
+            ROLES / "kubernetes" / "files" / "reset-node.ps1",
+            reset_script.SHA256,
+            "SHA256 in imagegen/rehearsal/node/reset_script.py",
+        ),
+        (
             ROTATE_LOGS,
             tasks.ROTATE_LOGS_SHA256,
             "ROTATE_LOGS_SHA256 in imagegen/rehearsal/machine/tasks.py (the model is rotation.py)",
@@ -53,7 +58,7 @@ EVERY_S = 600
             "ADD_SERVER_SHA256 in imagegen/rehearsal/machine/ssh_server.py",
         ),
     ],
-    ids=["first-boot", "set-pod-network", "rotate-logs", "register-plugin", "add-ssh-server"],
+    ids=["first-boot", "set-pod-network", "reset-node", "rotate-logs", "register-plugin", "add-ssh-server"],
 )
 def test_the_model_was_compared_with_the_shipped_script(script: Path, digest: str, place: str) -> None:
     found = hashlib.sha256(script.read_bytes()).hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ import pytest
 from imagegen import contents, pipeline
 from imagegen.plan import model
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, StepNotes
-from imagegen.resources.release_record import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,14 +100,6 @@ def test_every_field_of_a_part_has_a_row() -> None:
     assert [field.name for field in dataclasses.fields(BuildPlan)] == [*PARTS.values(), "settings", "release_record"]
 
 
-def test_the_release_record_has_the_identity_and_is_no_part_of_it(decide: Decide) -> None:
-    decision = decide(SHIPPED, "aws").decision
-    plan, record = decision.plan, json.loads(decision.bundle[SOURCE])
-    assert record["image_id"] == plan.image_id
-    after = dataclasses.replace(plan, release_record="")
-    assert (after.image_id, after.as_json()) == (plan.image_id, plan.as_json())
-
-
 @pytest.mark.parametrize(("part", "field"), [(part, field) for part, rows in FIELDS.items() for field in rows])
 def test_identity_is_of_the_image_part(part: type, field: str, decide: Decide) -> None:
     plan: BuildPlan = decide(SHIPPED, "aws").decision.plan
@@ -150,6 +140,10 @@ OF_ANOTHER_CONFIG = {
     "cni/templates/10-win-bridge.conflist.j2": "win-bridge",
     "cni/templates/10-win-overlay.conflist.j2": "win-overlay",
     "cni/templates/network.json.j2": "win-bridge",
+    "cni/templates/10-calico.conflist.j2": "calico",
+    "cni/templates/10-ovn-kubernetes.conflist.j2": "ovn-kubernetes",
+    "cni/templates/pod-range.txt.j2": "ovn-kubernetes",
+    "cni/templates/10-wincni.conf.j2": "wincni",
     "cni/templates/own.conflist.j2": "azure",
     "cni/templates/10-flannel.conflist.j2": "flannel",
     "cni/templates/kube-proxy-config.yaml.j2": "flannel",

@@ -83,7 +83,7 @@ def test_plan_says_all_that_the_contract_names(decision: Any) -> None:  # noqa: 
         for resource in step["resources"]
     ]
     for step, resource in resources:
-        assert sorted(resource) == ["fields", "id", "kind"]
+        assert sorted(resource) == ["fields", "id", "kind", "until"]
         assert resource["id"].startswith(f"{step}/{resource['kind']}:")
         assert sorted(resource["fields"]) == sorted(KINDS[resource["kind"]].model_fields)
     ids = [resource["id"] for _, resource in resources]

@@ -1,0 +1,112 @@
+"""What reset-node.ps1 does on the model machine. The model was compared with the bytes of one digest only."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import ntpath
+from typing import TYPE_CHECKING, Final
+
+from imagegen.catalog.facts import minor as minor_of
+from imagegen.contents import SHIPPED
+from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.files import parent
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import MANUAL
+from imagegen.rehearsal.node.facts import SERVICE, read_version
+from imagegen.rehearsal.node.reset import run_reset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imagegen.contents import Contents
+    from imagegen.rehearsal.boot.model import Process, Program
+    from imagegen.rehearsal.machine.windows import Machine
+
+_SCRIPT: Final = "kubernetes/files/reset-node.ps1"
+# Compare the functions below with a changed script before you take over its digest.
+SHA256: Final = "b053fe11914c41546545fbcbb437d1a95ed0fd68b9fd3f3ed0aebe949a9966d0"
+_SERVICES: Final = ("kube-proxy", "flanneld")
+_KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
+_NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
+_RIGHTS: Final = ((SYSTEM, "FullControl"), (ADMINISTRATORS, "FullControl"), (USERS, "Modify"))
+_STATE: Final = r"C:\var\lib\kubelet"
+_CONFIGURATIONS: Final = r"C:\etc\cni\net.d"
+_ENDPOINT: Final = "npipe:////./pipe/containerd-containerd"
+
+
+def reset_scripts(contents: Contents = SHIPPED) -> dict[bytes, Program]:
+    """The script as it is shipped."""
+    paths = [root.folder / _SCRIPT for root in contents.step_roots]
+    shipped = [path.read_bytes() for path in paths if path.is_file()]
+    return {data: _run if hashlib.sha256(data).hexdigest() == SHA256 else _refuse for data in shipped}
+
+
+def _refuse(process: Process) -> Ended:
+    raise UnknownCommandError(f"{process.arguments[0]} is not the script that the rehearsal has a model of")
+
+
+def _run(process: Process) -> Ended:
+    machine, endpoint = process.machine, _read_endpoint(process.arguments[1:])
+    try:
+        _stop_services(machine)
+        kept = _take_away(machine)
+        ended = _reset(process, endpoint)
+        for path, data in kept.items():
+            machine.files.make_folder(parent(path))
+            machine.files.write(path, data)
+        if ended.exit_code:
+            return Ended(1, f"{ended.output}\r\nreset-node: kubeadm.exe ended with {ended.exit_code}\r\n")
+        pods = rf"{_STATE}\pods"
+        machine.files.make_folder(pods)
+        write(machine.files, pods, [AccessEntry(sid, right, inherit=True) for sid, right in _RIGHTS], protected=True)
+        _clear_networks(machine)
+    except RefusedByWindows as refusal:
+        return Ended(1, f"reset-node: {refusal}\r\n")
+    return ended
+
+
+def _read_endpoint(arguments: Sequence[str]) -> str:
+    if not arguments:
+        return _ENDPOINT
+    name, endpoint = arguments
+    if name.lower() != "-runtimeendpoint":
+        raise UnknownCommandError(f"reset-node.ps1 has no parameter {name}")
+    return endpoint
+
+
+def _stop_services(machine: Machine) -> None:
+    for name in (SERVICE, *_SERVICES):
+        if machine.services.exists(name):
+            if name != SERVICE:
+                machine.services.configure(name, "Start", Value("DWord", MANUAL))
+            machine.services.stop(name)
+
+
+def _take_away(machine: Machine) -> dict[str, bytes]:
+    """The files that the image has in kubelet's folder. They inherit its rights, before and afterwards."""
+    files, kept = machine.files, dict[str, bytes]()
+    for path in (rf"{_STATE}\{name}" for name in _KEPT):
+        if files.exists(path):
+            kept |= {one: files.read(one) for one in (files.below(path) if files.is_folder(path) else [path])}
+            files.remove(path)
+    return kept
+
+
+def _reset(process: Process, endpoint: str) -> Ended:
+    program = rf"{ntpath.dirname(process.arguments[0])}\kubeadm.exe"
+    arguments = ("--force", "--cri-socket", endpoint)
+    started = dataclasses.replace(process, arguments=(program, "reset", *arguments), folder="C:\\")
+    return run_reset(started, arguments, minor_of(read_version(process.machine.files, program)))
+
+
+def _clear_networks(machine: Machine) -> None:
+    names = machine.files.names(_CONFIGURATIONS) if machine.files.is_folder(_CONFIGURATIONS) else []
+    for path in (rf"{_CONFIGURATIONS}\{name}" for name in names):
+        if machine.files.is_file(path):
+            machine.files.remove(path)
+    machine.hns.check_answers()
+    for network in [one for one in machine.hns.networks.values() if one.type in _NETWORKS]:
+        machine.hns.remove(network.name)
