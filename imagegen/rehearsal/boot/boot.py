@@ -359,5 +359,5 @@ class _Observed:
         )
 
     def _kubelet(self) -> facts.Kubelet:
-        nodes = self.cluster.nodes.values()
-        return look_at_kubelet(self.node.machine, self.kubelet, self.image.layout["kubelet"], nodes)
+        cluster, folder = self.cluster, self.image.layout["kubelet"]
+        return look_at_kubelet(self.node.machine, self.kubelet, folder, cluster.nodes.values())

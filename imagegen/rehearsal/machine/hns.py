@@ -65,12 +65,6 @@ class Hns:
             raise RefusedByWindows(f"HNS: the overlay {network.name} has no VSID")
         self.networks[network.name] = network
 
-    def remove(self, name: str) -> None:
-        """Remove a network with its endpoints."""
-        self.check_answers()
-        self.networks.pop(name, None)
-        self.endpoints = {one: endpoint for one, endpoint in self.endpoints.items() if endpoint.network != name}
-
     def attach(self, endpoint: Endpoint) -> None:
         """Give the host an endpoint in a network."""
         network = self.find(endpoint.network)
@@ -81,8 +75,9 @@ class Hns:
         self.endpoints[endpoint.name] = endpoint
 
     def remove(self, name: str) -> None:
-        """Remove a network, with the endpoints of the host in it."""
-        del self.networks[name]
+        """Remove a network, if there is one, with the endpoints of the host in it."""
+        self.check_answers()
+        self.networks.pop(name, None)
         self.endpoints = {key: one for key, one in self.endpoints.items() if one.network != name}
 
     def forget_all(self) -> None:
