@@ -1,5 +1,5 @@
 # `make help` lists the supported targets. They set up everything that they need: a fresh machine needs Python 3.11,
-# make and, if it cannot reach releases.hashicorp.com, Go.
+# make and, for all tests or if it cannot reach releases.hashicorp.com, Go.
 
 PYTHON  ?= python3
 VENV    := .venv
@@ -15,7 +15,7 @@ IMAGEGEN := $(BIN)/imagegen
 # They are in the environment's folder, not in the source tree.
 PYTEST  := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/$(VENV)/pycache $(BIN)/pytest
 # All tests that compare with golden files.
-GOLDENS := tests/golden tests/errors tests/rules tests/doctor tests/unit/config/test_schema.py tests/unit/config/test_reference.py
+GOLDENS := tests/golden tests/samples tests/errors tests/rules tests/doctor tests/unit/config/test_schema.py tests/unit/config/test_reference.py
 # The fast tests create many small files: use memory if the system has a folder for it.
 MEMORY  := $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 

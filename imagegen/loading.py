@@ -17,7 +17,7 @@ from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
 from imagegen.contents import SHIPPED, Contents
 from imagegen.documents.own_files import read_own_files
-from imagegen.errors import ERROR, ConfigError, Problem
+from imagegen.errors import ERROR, ConfigError, Problem, RefusedError
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
 from imagegen.rules.judge import broken_rules
@@ -135,3 +135,12 @@ def unimplemented_for(loaded: Loaded, targets: Collection[str]) -> list[Problem]
     """The settings that are not implemented yet and that these targets need."""
     others = tuple(f"targets.{name}." for name in loaded.specs if name not in targets)
     return [problem for problem in loaded.unimplemented if not problem.path.startswith(others)]
+
+
+def reject_unimplemented(loaded: Loaded, targets: Collection[str]) -> None:
+    """Settings that are not implemented yet are an error."""
+    if missing := unimplemented_for(loaded, targets):
+        raise RefusedError(
+            f"{loaded.file} uses settings that are not implemented yet",
+            problems=[dataclasses.replace(problem, severity=ERROR) for problem in missing],
+        )

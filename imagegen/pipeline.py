@@ -25,11 +25,11 @@ from imagegen.canonical import digest
 from imagegen.console import Console
 from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
-from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError, errors_of
+from imagegen.errors import BuildError, ConfigError, PublishError, errors_of
 from imagegen.files import write_file, write_tree
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.lines import counted
-from imagegen.loading import Loaded, unimplemented_for
+from imagegen.loading import Loaded, reject_unimplemented
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     PlannedImage,
@@ -75,11 +75,7 @@ class PreparedTarget:
 
 def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     """Evaluate the steps for one target. Settings that are not implemented yet are an error."""
-    if missing := unimplemented_for(loaded, [name]):
-        raise RefusedError(
-            f"{loaded.file} uses settings that are not implemented yet",
-            problems=[dataclasses.replace(problem, severity=ERROR) for problem in missing],
-        )
+    reject_unimplemented(loaded, [name])
     spec = loaded.specs[name]
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
 

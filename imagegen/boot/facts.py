@@ -130,6 +130,8 @@ class PodNetwork(Strict):
     """Why the cluster knows the node as not ready, in kubelet's words. Empty if it knows it as ready."""
     refusal: str
     """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
+    missing_routes: tuple[str, ...] | None
+    """The static routes between nodes that are missing, as sentences. None if the plugin needs none."""
 
 
 class KubeProxy(Strict):
@@ -143,6 +145,18 @@ class KubeProxy(Strict):
     network: str
     """The network that it uses, or waits for."""
     waits: bool
+
+
+class NetworkPolicies(Strict):
+    """What enforces network policies beside the network plugin, if the config adds it."""
+
+    is_running: bool
+    failure: str
+    """Why it does not run. Empty if nothing is known."""
+    networks: str
+    """The pattern of the names of the networks in which it enforces policies. Empty if it does not run."""
+    is_enforced: bool
+    """Whether the network of pods has such a name."""
 
 
 class Wins(Strict):
@@ -361,6 +375,8 @@ class NodeFacts(Strict):
     docker_pods: DockerPods | None = None
     pod_network: PodNetwork
     kube_proxy: KubeProxy
+    policies: NetworkPolicies | None = None
+    """None if the config adds nothing for it."""
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are
@@ -378,9 +394,7 @@ class NodeFacts(Strict):
     """The commands of the user data that the second boot ran, as far as they are known."""
     changed_by_restart: tuple[str, ...]
     """What the second boot changed that it must not change."""
+    # None if nobody has the bundle of the image, and the last two also if the node did not join.
     drift: Drift | None = None
-    """None if nobody has the bundle of the image."""
     rejoin: Rejoin | None = None
-    """None if the node did not join, or nobody has the bundle of the image."""
     upgrade: Upgrade | None = None
-    """As `rejoin`, after which it was made."""

@@ -35,6 +35,7 @@ VERBS: Final = {
     "publish": "Publish a built image.",
     "render": "Write the tree for Packer.",
     "rules": "List the rules, or explain one.",
+    "samples": "Write what the cluster needs for an image.",
     "schema": "Print the JSON Schema of a config.",
     "steps": "Show what each step does on the machine.",
     "tools": "Find or install Packer and its plugins.",

@@ -297,6 +297,11 @@ class ImageConfig(Strict):
         default=[], description="Container images to import from tarballs, without a registry."
     )
     executables: list[Executable] = pydantic.Field(default=[], description="Programs of your own.")
+    debug_tools: bool = pydantic.Field(
+        default=False,
+        description="Put Microsoft's scripts for network problems of Windows nodes into C:\\k\\debug. Default: none.",
+        examples=[True],
+    )
     scripts: list[AskedScript] = pydantic.Field(
         default=[],
         description="PowerShell files in the folder of the config: their paths, or sections with arguments. They run "

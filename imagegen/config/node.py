@@ -218,8 +218,11 @@ class Cni(Strict):
         description="The version of the plugin. Default: the catalogue's version, if it has one.",
         examples=["3.31.0"],
     )
-    mode: Literal["host-gw", "vxlan"] | None = pydantic.Field(
-        default=None, description="The backend of flannel.", examples=["vxlan"]
+    mode: Literal["host-gw", "vxlan", "hostprocess"] | None = pydantic.Field(
+        default=None,
+        description="The backend of flannel: vxlan (default) or host-gw. How Calico runs: in HostProcess pods "
+        "(hostprocess, the default), or as services of the image, with its vxlan backend.",
+        examples=["vxlan"],
     )
     vni: int | None = pydantic.Field(
         default=None, description="The VNI of the overlay network.", ge=1, le=16777215, examples=[4096]
@@ -229,6 +232,17 @@ class Cni(Strict):
     )
     mtu: int | None = pydantic.Field(
         default=None, description="The MTU of the pod network.", ge=576, le=9000, examples=[1400]
+    )
+    policy: Literal["calico"] | None = pydantic.Field(
+        default=None,
+        description="What enforces network policies beside the plugin: Calico, as services of the image. Default: "
+        "the plugin itself, or nothing.",
+        examples=["calico"],
+    )
+    policy_version: Version | None = pydantic.Field(
+        default=None,
+        description="The version of Calico with `policy`. Default: the catalogue's version.",
+        examples=["3.31.0"],
     )
 
 

@@ -167,6 +167,11 @@ class PlannedImage:
         return LocalStore(self.out / "manifests")
 
 
+def _digest_of(image: Mapping[str, object]) -> str:
+    """By which a container image was pulled. One of a tarball was not, and has what its runtime shows."""
+    return str(image["reference"]).partition("@")[2] if image["reference"] else str(image["digest"])
+
+
 def make_manifest(
     image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, tools: Toolchain | None
 ) -> ImageManifest:
@@ -192,7 +197,7 @@ def make_manifest(
                 for name, file in plan.image.artifacts.items()
             },
             images={
-                str(resource.fields["name"]): str(resource.fields["digest"])
+                str(resource.fields["name"]): _digest_of(resource.fields)
                 for phase in plan.image.phases
                 for resource in phase.resources()
                 if resource.kind == "image"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
+from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, numbers, table
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 
@@ -39,7 +39,8 @@ def cni_overlay_key(given: RuleInput) -> list[Finding]:
     return [
         Finding(
             ("cni", key),
-            f"{key} is for overlay networks, and {row['title']} in mode {given.config.cni.mode} has none",
+            f"{key} is for overlay networks, and {row['title']} in mode {given.config.cni.mode or row['default_mode']} "
+            "sets up none",
             f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}",
         )
         for key, value in given.config.cni
@@ -57,6 +58,105 @@ def cni_version_named(given: RuleInput) -> Iterator[Finding]:
     row = _plugin(given)
     if given.config.cni.version is None and row["newest"] is None and "version" in row["takes"]:
         yield Finding(("cni", "plugin"), f"the catalogue has no version of {row['title']}", "set cni.version")
+
+
+@rule("cni-policy-version", ERROR, "cni.policy_version requires cni.policy")
+def cni_policy_version(given: RuleInput) -> Iterator[Finding]:
+    cni = given.config.cni
+    if cni.policy_version is not None and cni.policy is None:
+        path = ("cni", "policy_version")
+        yield Finding(path, "nothing enforces policies beside the plugin", "leave it out, or write policy: calico")
+
+
+@rule("cni-mode-of-plugin", ERROR, "cni.mode must be one of the plugin's modes")
+def cni_mode_of_plugin(given: RuleInput) -> Iterator[Finding]:
+    row, mode = _plugin(given), given.config.cni.mode
+    if mode is not None and row["modes"] and mode not in row["modes"]:
+        yield Finding(
+            ("cni", "mode"),
+            f"{row['title']} has no mode {mode}",
+            f"choose {' or '.join(row['modes'])}, or leave it out",
+        )
+
+
+@rule(
+    "calico-version",
+    ERROR,
+    "Calico's version must be one whose parts for Windows are known",
+    why="its images for HostProcess pods begin with 3.27, and imagegen knows the programs of the archives up to 3.33",
+)
+def calico_version(given: RuleInput) -> Iterator[Finding]:
+    cni, known = given.config.cni, table("cni")["calico"]
+    is_plugin, services = cni.plugin == "calico", known["services"]
+    key = "version" if is_plugin else "policy_version"
+    version: str | None = getattr(cni, key)
+    if version is None or not (is_plugin or cni.policy):
+        return
+    first = next(iter(known["images"]))
+    if is_plugin and cni.mode != "vxlan":
+        if numbers(version) < numbers(first):
+            message = f"Calico {version} has no images for HostProcess pods"
+            yield Finding(("cni", key), message, f"choose {first} or later, or cni.mode: vxlan")
+    elif not numbers(services["since"]) <= numbers(version) < numbers(services["before"]):
+        message = f"imagegen does not know the programs in the archive of Calico {version}"
+        yield Finding(("cni", key), message, f"choose {services['since']} or later, and before {services['before']}")
+
+
+@rule(
+    "calico-and-kube-proxy",
+    ERROR,
+    "With Calico, kube-proxy must not be a service of the image",
+    why="in Calico's overlay it needs the address of an endpoint that Calico makes only after the node has joined",
+)
+def calico_and_kube_proxy(given: RuleInput) -> Iterator[Finding]:
+    cni = given.config.cni
+    if cni.plugin == "calico" and given.config.kube_proxy == "service":
+        yield Finding(
+            ("kube_proxy",),
+            "the image does not know the address that Calico's overlay gives to the node",
+            f"write kube_proxy: {'wins or none' if cni.mode == 'vxlan' else 'hostprocess'}, and start kube-proxy from "
+            "the cluster",
+        )
+
+
+@rule("cni-dockershim", ERROR, "A plugin for kubelet's own way to Docker must have a kubelet that has it")
+def cni_dockershim(given: RuleInput) -> Iterator[Finding]:
+    row, docker = _plugin(given), given.config.runtime.docker
+    if "dockershim_only" in row and (docker is None or docker.cri_dockerd is not None):
+        others = [name for name, other in table("cni")["plugins"].items() if other.get("is_cni_plugins")]
+        yield Finding(
+            ("cni", "plugin"),
+            f"{row['title']} cannot be used with this container runtime: {row['dockershim_only']}",
+            f"choose {' or '.join(others)}, or Docker without cri-dockerd and Kubernetes before 1.24",
+        )
+
+
+@rule("ovn-kubernetes-needs-url", ERROR, "OVN-Kubernetes must have the URL of its Windows program")
+def ovn_kubernetes_needs_url(given: RuleInput) -> Iterator[Finding]:
+    if given.config.cni.plugin == "ovn-kubernetes" and "hybrid_overlay_url" not in given.config.overrides:
+        yield Finding(
+            ("cni", "plugin"),
+            "OVN-Kubernetes publishes no program for Windows",
+            "build hybrid-overlay-node.exe with `make windows` in go-controller of its repository, and write its https "
+            "URL to overrides.hybrid_overlay_url",
+        )
+
+
+@rule("cni-needs-hyper-v", ERROR, "A plugin that uses Hyper-V's switch must have Hyper-V", why="N13 of docs/reality.md")
+def cni_needs_hyper_v(given: RuleInput) -> Iterator[Finding]:
+    row = _plugin(given)
+    if row.get("needs_hyper_v") and given.config.windows.hyper_v == "none":
+        yield Finding(
+            ("cni", "plugin"), f"{row['title']} uses Hyper-V's switch", "write windows.hyper_v: tools, or isolation"
+        )
+
+
+@rule("cni-api-version", ERROR, "The plugin must know the network service that the container runtime uses")
+def cni_api_version(given: RuleInput) -> Iterator[Finding]:
+    row = _plugin(given)
+    if row.get("containerd_only") and given.config.runtime.docker is not None:
+        message = f"{row['title']} makes a network of version 2, and Docker uses only version 1"
+        yield Finding(("cni", "plugin"), message, "choose containerd")
 
 
 @rule("cni-version-published", ERROR, "The network plugin must have a public archive, or an address of your own")

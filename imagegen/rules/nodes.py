@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from imagegen.catalog.facts import find_row, minor, numbers, paths, stock_paths, table
+from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
@@ -31,12 +32,12 @@ HOST_PROCESS: Final = (
         "host-process-kubernetes",
         ERROR,
         "Kubernetes must support HostProcess containers where something requires them",
-    )(lambda given: _find_host_process_users(given, _kubernetes_lacks(given))),
+    )(lambda given: _find_host_process_users(given, _kubernetes_lacks(given.config))),
     rule(
         "host-process-runtime",
         ERROR,
         "The runtime must support HostProcess containers where something requires them",
-    )(lambda given: _find_host_process_users(given, _runtime_lacks(given))),
+    )(lambda given: _find_host_process_users(given, _runtime_lacks(given.config))),
 )
 
 
@@ -44,20 +45,23 @@ def _find_host_process_users(given: RuleInput, lack: tuple[str, ...]) -> Iterato
     """Find settings that require HostProcess containers. The default of kube_proxy does not require them."""
     if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) in given.document.lines:
         yield Finding(("kube_proxy",), f"kube-proxy requires HostProcess containers, but {lack[0]}", lack[1])
-    plugin = table("cni")["plugins"][given.config.cni.plugin]
-    if lack and plugin["host_process"]:
-        yield Finding(("cni", "plugin"), f"{plugin['title']} requires HostProcess containers, but {lack[0]}", lack[1])
+    cni = given.config.cni
+    plugin = table("cni")["plugins"][cni.plugin]
+    if lack and (cni.mode or plugin["default_mode"]) in plugin["host_process"]:
+        others = [f"cni.mode: {mode}" for mode in plugin["modes"] if mode not in plugin["host_process"]]
+        message = f"{plugin['title']} requires HostProcess containers, but {lack[0]}"
+        yield Finding(("cni", "plugin"), message, " or ".join([lack[1], *others]))
 
 
-def find_lack_of_host_process(given: RuleInput) -> tuple[str, ...]:
+def find_lack_of_host_process(config: ImageConfig) -> tuple[str, ...]:
     """Why this node has no HostProcess containers, and a hint; empty where it has them."""
-    return _kubernetes_lacks(given) or _runtime_lacks(given)
+    return _kubernetes_lacks(config) or _runtime_lacks(config)
 
 
-def _kubernetes_lacks(given: RuleInput) -> tuple[str, ...]:
+def _kubernetes_lacks(config: ImageConfig) -> tuple[str, ...]:
     """Why this Kubernetes has no HostProcess containers, and a hint; empty where it has them."""
-    minors, gate = table("kubernetes")["minors"], given.config.kubernetes.feature_gates.get(_GATE)
-    found = find_row(minors, given.config.kubernetes.version)
+    minors, gate = table("kubernetes")["minors"], config.kubernetes.feature_gates.get(_GATE)
+    found = find_row(minors, config.kubernetes.version)
     since = next(name for name, row in minors.items() if row["host_process"] == "yes")
     if found is None:
         return ()
@@ -73,11 +77,11 @@ def _kubernetes_lacks(given: RuleInput) -> tuple[str, ...]:
     return ()
 
 
-def _runtime_lacks(given: RuleInput) -> tuple[str, ...]:
+def _runtime_lacks(config: ImageConfig) -> tuple[str, ...]:
     """Why this runtime has no HostProcess containers, and a hint; empty where it has them."""
     lines = table("containerd")["lines"]
     since = next(name for name, row in lines.items() if row["host_process"])
-    containerd = given.config.runtime.containerd
+    containerd = config.runtime.containerd
     if containerd is None:
         return "Docker does not support them", f"choose containerd {since} or later"
     found = find_row(lines, containerd.version)
@@ -93,7 +97,7 @@ def _runtime_lacks(given: RuleInput) -> tuple[str, ...]:
 )
 def kube_proxy_by_host_process(given: RuleInput) -> Iterator[Finding]:
     """Where the config sets kube_proxy, another rule reports it as an error."""
-    lack = find_lack_of_host_process(given)
+    lack = find_lack_of_host_process(given.config)
     if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) not in given.document.lines:
         yield Finding(
             ("kube_proxy",),
@@ -110,8 +114,8 @@ WINS: Final = (
         lambda given: (
             given.config.wins
             and find_row(table("kubernetes")["minors"], given.config.kubernetes.version)
-            and not _kubernetes_lacks(given)
-            and not _runtime_lacks(given)
+            and not _kubernetes_lacks(given.config)
+            and not _runtime_lacks(given.config)
         ),
         Finding(
             ("wins",),

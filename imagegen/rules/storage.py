@@ -49,7 +49,7 @@ def csi_proxy_kubernetes(given: RuleInput) -> Iterator[Finding]:
     "csi-proxy should be used only on nodes without HostProcess containers, or for drivers that connect to its pipes",
 )
 def csi_proxy_beside_host_process(given: RuleInput) -> Iterator[Finding]:
-    if given.config.csi_proxy is not None and not find_lack_of_host_process(given):
+    if given.config.csi_proxy is not None and not find_lack_of_host_process(given.config):
         yield Finding(
             ("csi_proxy",),
             "the node supports HostProcess containers, in which newer storage drivers run without csi-proxy",

@@ -206,6 +206,8 @@ class Facts:
     """Whether kube-log-runner can rotate kubelet's log."""
     nssm: str
     """The version of nssm that can run kubelet."""
+    debug_tools: str
+    """The commit of Microsoft's scripts for the network of nodes."""
     credential_provider_api: CredentialProviderApi | None
     """The API versions of kubelet's credential providers."""
     containerd_config_version: int | None
@@ -224,6 +226,14 @@ class Facts:
     """The programs of containernetworking/plugins that the network plugin needs."""
     cni_plugins: str | None
     """The version of containernetworking/plugins."""
+    cni_images: list[str]
+    """The container images of the network plugin, if it runs in HostProcess pods."""
+    calico_version: str | None
+    """The version of Calico, if it runs as services of the image."""
+    calico_backend: str | None
+    """Calico's backend: vxlan, or none if another plugin connects the pods and Calico only enforces policies."""
+    wincni: str | None
+    """The commit of microsoft/SDN that has wincni."""
     flannel_plugin: str | None
     """The version of flannel's network plugin."""
     pod_network: str | None
@@ -232,6 +242,8 @@ class Facts:
     """The feature gates that kube-proxy of this minor needs on Windows."""
     has_source_address: bool | None
     """Whether kube-proxy needs an address of its own in the pod network, because that is an overlay."""
+    asks_source_address: bool
+    """Whether user data must say this address, because the cluster brings the pod network."""
     cni_api_version: int | None
     """The version of Windows' network service (HNS) for which network plugins write."""
     containerd_pins_images: bool

@@ -24,9 +24,10 @@ def settle_network(config: ImageConfig) -> Iterator[CatalogueValue]:
     if "vni" in plugin["takes"] and is_overlay(cni.plugin, mode):
         vxlan = known["vxlan"]
         yield CatalogueValue(("cni", "vni"), vxlan["vni_at_least"], find_origin("cni", "vxlan", vxlan["source"]))
-    rows = [*plugin.get("files", ()), *(known["kube_proxy"]["files"] if config.kube_proxy == "service" else ())]
-    # Two of them may start services.
-    files = tuple(dict.fromkeys(_cni_file(row) for row in rows))
+    services = known["kube_proxy"]["files"] if config.kube_proxy == "service" else ()
+    rows = [*plugin.get("files", ()), *services, *(known["calico"]["files"] if cni.policy else ())]
+    # Several of them may start services.
+    files = tuple(dict.fromkeys(_cni_file(row) for row in rows if mode in row.get("modes", (mode,))))
     yield fact("cni_files", files, origin)
     archive = plugin.get("archive")
     url = archive and archive["url"].format(version=cni.version or plugin["newest"])
@@ -41,6 +42,10 @@ def settle_network(config: ImageConfig) -> Iterator[CatalogueValue]:
     version = (cni.version or plugin["newest"]) if plugin.get("is_cni_plugins") else row["version"]
     origin = find_origin("cni", "cni_plugins", row["source"])
     yield fact("cni_plugins", version if programs else None, origin)
+    yield from _settle_calico(config, mode)
+    row = known["wincni"]
+    commit = row["commit"] if cni.plugin == "wincni" else None
+    yield fact("wincni", commit, find_origin("cni", "wincni", row["source"]))
     row = known["flannel_plugin"]
     version = row["version"] if cni.plugin == "flannel" else None
     yield fact("flannel_plugin", version, find_origin("cni", "flannel_plugin", row["source"]))
@@ -51,6 +56,26 @@ def settle_network(config: ImageConfig) -> Iterator[CatalogueValue]:
     origin = find_origin("cni", "api_versions", api["source"])
     version = api["containerd" if config.runtime.containerd else "docker"] if files else None
     yield fact("cni_api_version", version, origin)
+
+
+def _settle_calico(config: ImageConfig, mode: str | None) -> Iterator[CatalogueValue]:
+    """In HostProcess pods the image has Calico's images only."""
+    cni, known = config.cni, table("cni")
+    newest, row = known["plugins"]["calico"]["newest"], known["calico"]
+    origin = find_origin("cni", "calico", row["source"])
+    if cni.policy:
+        yield CatalogueValue(("cni", "policy_version"), newest, origin)
+    version, images = cni.version or newest, []
+    is_plugin = cni.plugin == "calico"
+    if is_plugin and mode == "hostprocess":
+        registries = [host for since, host in row["images"].items() if numbers(version) >= numbers(since)]
+        # A rule refuses a version without images.
+        images = [f"{host}/{name}:v{version}" for host in registries[-1:] for name in row["names"]]
+    yield fact("cni_images", [name for name in images if name not in config.images], origin)
+    backend = "vxlan" if is_plugin and mode == "vxlan" else "none" if cni.policy else None
+    version = cni.policy_version or newest if cni.policy else version
+    yield fact("calico_version", version if backend else None, origin)
+    yield fact("calico_backend", backend, origin)
 
 
 def settle_kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -65,6 +90,7 @@ def settle_kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield fact("kube_proxy_gates", tuple(row["gate"] for row in gates) if asked else (), origin)
     origin = find_origin("cni", cni.plugin, plugin["source"])
     yield fact("has_source_address", (asked and is_overlay(cni.plugin, mode)) or None, origin)
+    yield fact("asks_source_address", asked and cni.plugin == "none", origin)
 
 
 def _cni_file(row: JsonObject) -> CniFile:

@@ -208,6 +208,8 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     nssm = table("kubernetes")["nssm"]
     origin = find_origin("kubernetes", "nssm", nssm["source"])
     yield fact("nssm", nssm["version"], origin)
+    scripts = table("debug-tools")
+    yield fact("debug_tools", scripts["commit"], find_origin("debug-tools", "commit", scripts["source"]["commit"]))
     version = numbers(config.kubernetes.version)
     rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
     api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None

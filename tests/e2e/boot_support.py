@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import tempfile
@@ -13,7 +14,8 @@ from imagegen.files import write_tree
 from imagegen.pipeline import prepare_target
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
-from imagegen.rehearsal.boot.boot import Boot, boot_image
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.booted import Boot
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.boot.image import Image, describe_image
 from imagegen.rehearsal.boot.user_data import make_user_data
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 CLUSTER_DATA = REPOSITORY / "tests" / "data" / "capi-userdata"
+# What user data must say for a kubelet that asks Docker itself.
+_SANDBOX_IMAGE = "pod-infra-container-image"
 
 
 def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> Machine:
@@ -110,15 +114,25 @@ def change_text(machine: Machine, path: str, old: str, new: str) -> None:
 
 
 def read_cluster_data(name: str, join: Join) -> str:
-    """User data that Cluster API's kubeadm bootstrap provider wrote, for another cluster to join."""
-    text = (CLUSTER_DATA / f"{name}.yaml").read_text(encoding="utf-8")
+    """User data that Cluster API's kubeadm bootstrap provider wrote, for another cluster to join.
+
+    It has the version of kubeadm's configuration that the provider writes for this Kubernetes.
+    """
+    text = (CLUSTER_DATA / join.api_version / f"{name}.yaml").read_text(encoding="utf-8")
+    image = join.kubelet_arguments.get(_SANDBOX_IMAGE)
     for form, value in (
         (r"apiServerEndpoint: \S+", f"apiServerEndpoint: {join.endpoint}"),
         (r"sha256:[0-9a-f]{64}", join.ca_cert_hash),
         (r"token: \S+", f"token: {join.token}"),
-        (r"kubeadm\.k8s\.io/\w+", f"kubeadm.k8s.io/{join.api_version}"),
+        *([(rf"{_SANDBOX_IMAGE}: \S+", f"{_SANDBOX_IMAGE}: {image}")] if image else []),
     ):
         text, count = re.subn(form, value, text)
         assert count == 1, f"{name}.yaml holds {form} {count} times"
+    assert f"criSocket: {join.socket}\n" in text, f"{name}.yaml names another container runtime"
     # The address is that of the machine for which it was written.
     return re.sub(r"(name: node-ip\s+value: )\S+", rf"\g<1>{NODE_ADDRESS}", text)
+
+
+def make_cluster_data(name: str) -> Callable[[Join], UserData]:
+    """The same, with the secrets in it."""
+    return lambda join: dataclasses.replace(make_user_data(join), text=read_cluster_data(name, join).encode())

@@ -14,7 +14,7 @@ from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.docker_engine import EVENTS
 from imagegen.rehearsal.machine.registry import Value
 from tests.conftest import REPOSITORY, load_today
-from tests.e2e.boot_support import change_text, make_image, read_cluster_data
+from tests.e2e.boot_support import change_text, make_cluster_data, make_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,19 +180,10 @@ def test_user_data_must_name_the_sandbox_image(images: Callable[[str], Image], t
     assert fault == f"docker: kubelet starts pods with registry.k8s.io/pause:3.6, expected {pause}"
 
 
-@pytest.mark.parametrize("name", ["aws", "minimal"])
-def test_cluster_apis_own_user_data_joins_by_cri_dockerd(
-    images: Callable[[str], Image], tmp_path: Path, name: str
-) -> None:
-    """With the socket of cri-dockerd in place of containerd's."""
-
-    def make_data(join: Join) -> UserData:
-        text = read_cluster_data(name, join)
-        assert text.count(f"{PIPE}containerd-containerd") == 1
-        text = text.replace(f"{PIPE}containerd-containerd", join.socket)
-        return UserData(text.encode(), (join.token,))
-
-    assert boot_image(images("cri-dockerd"), Runner(tmp_path, os.environ), make_data).faults == []
+def test_cluster_apis_own_user_data_joins_by_docker(images: Callable[[str], Image], tmp_path: Path) -> None:
+    for name, data in (("cri-dockerd", "cri-dockerd"), ("dockershim", "docker")):
+        booted = boot_image(images(name), Runner(tmp_path / name, os.environ), make_cluster_data(data))
+        assert booted.faults == []
 
 
 def test_with_the_socket_of_containerd_a_node_does_not_join(images: Callable[[str], Image], tmp_path: Path) -> None:

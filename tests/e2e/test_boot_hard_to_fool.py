@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.booted import Boot
     from imagegen.rehearsal.boot.model import Instance
     from imagegen.rehearsal.boot.user_data import Join, UserData
     from imagegen.rehearsal.machine.windows import Machine

@@ -6,21 +6,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.catalog.facts import is_compatible, is_listed, table
+from imagegen.catalog.facts import is_compatible, is_listed, numbers, table
 from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from tests.conftest import REPOSITORY, load_today
-from tests.e2e.boot_support import make_checked_image
+from tests.e2e.boot_support import make_checked_image, make_cluster_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.booted import Boot
     from imagegen.rehearsal.boot.model import Instance
 
 pytestmark = pytest.mark.e2e
@@ -73,6 +75,12 @@ def _docker_node(version: str, docker: str) -> tuple[str, ...]:
     """Without cri-dockerd. kubelet looks for the network from 1.17 on."""
     network = ("runtime.fake_host_network=true",) if version >= "1.17" else ()
     return (*_old_docker(version), *_version(docker), "runtime.docker.cri_dockerd=null", *network)
+
+
+_OVN = (
+    *("cni={plugin: ovn-kubernetes, version: 1.3.0}", "windows.hyper_v=tools"),
+    "overrides.hybrid_overlay_url=https://artifacts.example.com/hybrid-overlay-node.exe",
+)
 
 
 # (what it is, its targets, what it sets)
@@ -161,6 +169,52 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("flannel beside nssm", ("aws",), ("cni.plugin=flannel", "kubernetes.service_manager=nssm")),
     ("flannel with an older Kubernetes", ("azure",), ("cni.plugin=flannel", *_old_node("1.22.17"))),
     ("win-overlay", CLOUDS, ("cni={plugin: win-overlay, vni: 5000}",)),
+    ("Calico in HostProcess pods", CLOUDS, ("cni.plugin=calico",)),
+    ("Calico in HostProcess pods on 2025", ("aws",), ("cni.plugin=calico", "windows.release=2025")),
+    (
+        "Calico in HostProcess pods behind the gate",
+        ("azure",),
+        (
+            *("cni={plugin: calico, version: 3.27.0}", *_old_node("1.22.17")),
+            "kubernetes.feature_gates={WindowsHostProcessContainers: true}",
+        ),
+    ),
+    ("Calico as services", CLOUDS, ("cni={plugin: calico, mode: vxlan}", "kube_proxy=none")),
+    (
+        "Calico as services beside Docker",
+        ("azure",),
+        (
+            *(*_docker_node("1.22.17", "20.10.9"), "cni={plugin: calico, mode: vxlan, vni: 5000, version: 3.24.5}"),
+            *("kube_proxy=wins", "wins={version: 0.4.11}", "kubernetes.service_manager=nssm"),
+        ),
+    ),
+    (
+        "Calico for the policies of another plugin",
+        ("azure",),
+        ("cni={plugin: azure, version: 1.6.21, policy: calico}", "kube_proxy=service"),
+    ),
+    ("OVN-Kubernetes", CLOUDS, (*_OVN, "kube_proxy=service")),
+    (
+        "OVN-Kubernetes on another port beside nssm",
+        ("aws",),
+        (*_OVN, "cni.port=9898", "kubernetes.service_manager=nssm", r"kubernetes.install_path=C:\opt\kube"),
+    ),
+    ("wincni", CLOUDS, (*_docker_node("1.22.17", "20.10.9"), "cni.plugin=wincni")),
+    (
+        "wincni and kube-proxy",
+        ("aws",),
+        (*_docker_node("1.18.20", "19.03.15"), "cni.plugin=wincni", "kube_proxy=service"),
+    ),
+    (
+        "kube-proxy by wins",
+        CLOUDS,
+        (*_old_node("1.22.17"), "cni.plugin=win-overlay", "kube_proxy=wins", "wins={version: 0.4.11}"),
+    ),
+    (
+        "kube-proxy by wins beside Docker",
+        ("aws",),
+        (*_docker_node("1.22.17", "20.10.9"), "cni.plugin=flannel", "kube_proxy=wins", "wins={version: 0.0.4}"),
+    ),
     (
         "wins",
         CLOUDS,
@@ -250,6 +304,8 @@ class Case:
     target: str
     sets: tuple[str, ...] = ()
     file: Path = BASE
+    data: str = ""
+    """The user data of Cluster API; without a name it is the rehearsal's own."""
 
 
 def _boot(case: Case, folder: Path, host_name: str = "") -> Boot:
@@ -257,7 +313,8 @@ def _boot(case: Case, folder: Path, host_name: str = "") -> Boot:
         return dataclasses.replace(instance, host_name=host_name or instance.host_name)
 
     image = make_checked_image(case.target, folder / "image", load_today(case.file, *case.sets))
-    return boot_image(image, Runner(folder, os.environ), change_instance=change)
+    make_data = make_cluster_data(case.data) if case.data else make_user_data
+    return boot_image(image, Runner(folder, os.environ), make_data, change)
 
 
 def _shipped() -> Iterator[Case]:
@@ -284,7 +341,11 @@ def _minors() -> Iterator[Case]:
             "allow_eol=true",
         )
         both = name in CHANGES or name == known[-1]
-        yield from (Case(f"Kubernetes {name}", target, sets) for target in (CLOUDS if both else [CLOUDS[at % 2]]))
+        targets = CLOUDS if both else [CLOUDS[at % 2]]
+        # Cluster API's template for Azure names a flag that kubelet no longer has.
+        lacks_flag = numbers(name) >= (1, 30)
+        data = {"aws": "aws", "azure": "minimal" if lacks_flag else "azure"}
+        yield from (Case(f"Kubernetes {name}", target, sets, data=data[target]) for target in targets)
 
 
 def _containerd(kubernetes: str) -> list[str]:
@@ -309,7 +370,17 @@ def _lines() -> Iterator[Case]:
 
 def _settings() -> Iterator[Case]:
     for name, targets, sets in SETTINGS:
-        yield from (Case(name, target, sets) for target in targets)
+        yield from (Case(name, target, sets, data=_data_of_runtime(name)) for target in targets)
+
+
+def _data_of_runtime(name: str) -> str:
+    """The user data for an image with Docker: it names the socket of the container runtime."""
+    found = re.fullmatch(r"(Docker|cri-dockerd)(?: [\d.]+)? with Kubernetes ([\d.]+)", name)
+    if not found:
+        return ""
+    if found[1] == "cri-dockerd":
+        return "cri-dockerd"
+    return "docker-of-1-14" if found[2].startswith("1.14.") else "docker"
 
 
 # Settings that name files beside the config.

@@ -38,7 +38,9 @@ CSI_LOG = r"C:\var\log\csi-proxy"
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """An image with every option of the cases."""
-    return make_image("azure", tmp_path_factory.mktemp("image"), load_today(BASE, "csi_proxy={}", PROVIDER))
+    return make_image(
+        "azure", tmp_path_factory.mktemp("image"), load_today(BASE, "csi_proxy={}", "debug_tools=true", PROVIDER)
+    )
 
 
 def change_command(service: str, old: str, new: str) -> Change:
@@ -109,6 +111,11 @@ CASES = (
             f"closed-folders: others than administrators may read or write {PROVIDER_FOLDER} "
             rf"({USERS}: ReadAndExecute), {PROVIDER_FOLDER}\registry.exe ({USERS}: ReadAndExecute)",
         ),
+    ),
+    Case(
+        "a-debug-script-is-gone",
+        lambda machine: machine.files.remove(r"C:\k\debug\VFP.psm1"),
+        (r"own-files: C:\k\debug\VFP.psm1 is missing",),
     ),
     Case(
         "csi-proxy-is-gone",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.booted import Boot
     from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.machine.windows import Machine
 

@@ -51,6 +51,29 @@ def test_the_digests_reach_the_manifest(tmp_path: Path) -> None:
     assert {name: row["digest"] for name, row in json.loads(lock.read_text())["images"].items()} == images
 
 
+def test_docker_has_images_of_registries_and_tarballs(tmp_path: Path) -> None:
+    sets = (
+        *("runtime.containerd=null", "runtime.docker={version: 28.5.1, cri_dockerd: 0.3.20}", "kube_proxy=none"),
+        f"images=[{APP}]",
+        "image_tarballs=[{name: 'library/nginx:1', url: 'https://artifacts.example.com/nginx.tar'}]",
+    )
+    options = [word for value in sets for word in ("--set", value)]
+    words = imagegen("build", CONFIG, "--target", "aws", "--rehearse", *options, "--out", tmp_path / "out")
+    done = process.run([*words, "--format", "json"], environ=user_environ(tmp_path), cwd=tmp_path, timeout=DEADLINE_S)
+    assert done.returncode == ExitCode.OK, done.stderr
+    manifest = json.loads(done.stdout)
+    assert "images" in manifest["notes"]["rehearsal"]["boot"]["passed"]
+    [file] = (tmp_path / "out").rglob("lock.json")
+    lock = json.loads(file.read_text())
+    [nginx] = lock["artifacts"]["image-tarball-1"]["images"].values()
+    facts = {item["id"].partition(":")[2]: item["facts"] for item in manifest["report"]["resources"]}
+    # By the manifest it was pulled, and Docker's id is the digest of the configuration.
+    assert manifest["inputs"]["images"][APP] == lock["images"][APP]["manifest"]
+    assert facts[APP] == {"digest": lock["images"][APP]["config"]}
+    assert facts["docker.io/library/nginx:1"] == {"digest": nginx["variants"][0]["config"]}
+    assert "docker.io/library/nginx:1" not in lock["images"]
+
+
 def _lock(tmp_path: Path, change: object = None) -> tuple[process.Completed, Network]:
     """`imagegen lock` in a sandbox whose network a test changed."""
     words = imagegen("lock", CONFIG, "--target", "aws", *SET_OPTIONS, "--lock", tmp_path / "lock.json")

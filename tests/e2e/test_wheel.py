@@ -46,6 +46,10 @@ def test_wheel_holds_every_content_file(unpacked: Path) -> None:
         rows = contents.read_folder(package / room, "**/*.json")
         assert rows
         assert contents.read_folder(unpacked / "imagegen" / room, "**/*.json") == rows
+    for room in ("samples", *(f"providers/{name}/samples" for name in PROVIDERS)):
+        templates = contents.read_folder(package / room, "**/*.j2")
+        assert templates
+        assert contents.read_folder(unpacked / "imagegen" / room, "**/*.j2") == templates
     keys = contents.read_folder(package / "build", "*.asc")
     assert keys
     assert contents.read_folder(unpacked / "imagegen" / "build", "*.asc") == keys

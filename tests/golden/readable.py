@@ -77,6 +77,9 @@ def _name_digests(
     for name, artifact in decided.lock.artifacts.items():
         named.append((artifact.sha256, f"the artifact {name}"))
         named += [(digest, f"{path} in the artifact {name}") for path, digest in (artifact.members or {}).items()]
+        for whole, tarball in (artifact.images or {}).items():
+            named.append(((tarball.digest or "").removeprefix("sha256:"), f"the image {whole}"))
+            named += [(one.layers.removeprefix("sha256:"), f"the layers of {whole}") for one in tarball.variants]
     for name, image in decided.lock.images.items():
         named.append((image.digest.removeprefix("sha256:"), f"the image {name}"))
         named.append((image.layers.removeprefix("sha256:"), f"the layers of {name}"))

@@ -10,7 +10,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Where scripts lie.
-SCRIPT_GLOBS = ("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "ansible-win/**/*.psm1")
+SCRIPT_GLOBS = (
+    *("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "ansible-win/**/*.psm1"),
+    "imagegen/samples/**/*.ps1",
+)
 
 # The scripts that Windows or Packer starts: they alone end the process, and say with which code.
 ENTRY_SCRIPTS = frozenset(
@@ -19,6 +22,7 @@ ENTRY_SCRIPTS = frozenset(
         *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1", "register-plugin.ps1", "add-ssh-server.ps1"),
         "install-updates.ps1",
         *("set-pod-network.ps1", "reset-node.ps1"),
+        *("flannel.ps1", "kube-proxy.ps1"),
     }
 )
 
@@ -33,6 +37,8 @@ PROCESS_SCRIPTS = {
     "set-pod-network.ps1": "runs on the node without the bundle",
     "reset-node.ps1": "runs on the node without the bundle",
     "register-plugin.ps1": "runs beside the file that it imports, without the bundle",
+    "flannel.ps1": "runs in a pod, and stays for as long as the flanneld that it starts",
+    "kube-proxy.ps1": "runs in a pod, and stays for as long as the kube-proxy that it starts",
 }
 # Scripts that compile a call of Windows, and why.
 COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}
@@ -125,7 +131,11 @@ LEAKY_COMMANDS = _words("""
 
 # Waits that never end without a time, and how many arguments they have when they have one.
 TIMED_WAITS = {"waitforexit": 1, "wait": 1, "waitone": 1, "waitforstatus": 2, "waitall": 2, "waitany": 2}
-UNTIMED_SCRIPTS = {"start-kubelet.ps1": "stays for as long as the service that it is runs"}
+UNTIMED_SCRIPTS = {
+    "start-kubelet.ps1": "stays for as long as the service that it is runs",
+    "flannel.ps1": "stays for as long as the pod that it is runs",
+    "kube-proxy.ps1": "stays for as long as the pod that it is runs",
+}
 CLOCK_WORD = re.compile(r"clock|deadline|watch|elapsed", re.IGNORECASE)
 # Functions that read the step's clock.
 CLOCK_FUNCTIONS = frozenset({"get-secondsleft"})

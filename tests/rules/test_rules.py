@@ -57,6 +57,10 @@ ALSO: dict[str, set[str]] = {
     "csi-proxy-beside-host-process": {"support-ended-allowed"},
     "csi-proxy-known": {"csi-proxy-beside-host-process"},
     "csi-proxy-kubernetes": {"support-ended-allowed"},
+    "cni-dockershim": {
+        *("support-ended-allowed", "docker-sandbox-image", "cni-windows-untested", "kube-proxy-by-host-process"),
+    },
+    "cni-api-version": {"support-ended-allowed", "docker-sandbox-image"},
     "docker-api": {"support-ended-allowed", "docker-sandbox-image"},
     "docker-api-lowered": {"support-ended-allowed", "docker-sandbox-image"},
     "docker-needs-cri-dockerd": {"support-ended", "docker-sandbox-image"},

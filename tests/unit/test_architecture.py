@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "imagegen"),
         *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps"),
     },
+    "samples": {"catalog", "errors", "files", "providers", "templating"},
     "boot": {"resources"},
     "rehearsal": {
         *("artifacts", "boot", "build", "catalog", "console", "contents", "documents", "errors", "loading"),
@@ -71,7 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         *("artifacts", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents", "errors"),
         *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
-        *("providers", "rehearsal", "resources", "rules"),
+        *("providers", "rehearsal", "resources", "rules", "samples"),
     },
     "__main__": {"cli"},
 }
@@ -87,6 +88,7 @@ MAY_NAME: dict[str, set[str]] = {
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
     "rehearsal": {"settle", "steps"},
+    "samples": {"settle"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}

@@ -25,6 +25,8 @@ NAMED = {
     "imagegen/providers/registry.py": [f'"{name}": "imagegen.providers.{name}"' for name in PROVIDERS],
     # A feature that Windows Server itself has.
     "imagegen/rehearsal/machine/stock.py": ["AzureArcSetup"],
+    # A word of wincni's own, which it reads on every cloud.
+    "ansible-win/roles/cni/templates/10-wincni.conf.j2": ['"environment": "azure"'],
     # The only public archive of csi-proxy, for nodes on every cloud, and where its address was read.
     "ansible-win/roles/csi-proxy/meta/step.yml": [_ARCHIVE],
     "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],

@@ -15,6 +15,10 @@ def _pod_network(facts: NodeFacts) -> Iterator[Finding]:
         yield say(f"a pod gets no address: {found.refusal}")
 
 
+def _pod_routes(facts: NodeFacts) -> Iterator[Finding]:
+    yield from map(say, facts.pod_network.missing_routes or ())
+
+
 def _kube_proxy(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.kube_proxy
     if found.failure or not found.node:
@@ -25,6 +29,16 @@ def _kube_proxy(facts: NodeFacts) -> Iterator[Finding]:
         yield say(f"kube-proxy waits for the network {found.network}, which does not exist")
 
 
+def _policies(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.policies
+    if found is None:
+        return
+    if not found.is_running:
+        yield say(f"nothing enforces network policies: {found.failure or 'nothing started the service CalicoFelix'}")
+    elif not found.is_enforced:
+        yield say(f"network policies are enforced in networks named {found.networks}, and the pods are in another one")
+
+
 CHECKS: Final = (
     Check(
         "pod-network",
@@ -33,9 +47,21 @@ CHECKS: Final = (
         lambda facts: bool(facts.pod_network.plugin) and bool(facts.nodes),
     ),
     Check(
+        "pod-routes",
+        "pods of this node and of another one find each other",
+        _pod_routes,
+        lambda facts: facts.pod_network.missing_routes is not None and bool(facts.nodes),
+    ),
+    Check(
         "kube-proxy",
         "kube-proxy runs for this node, as soon as the network of pods exists",
         _kube_proxy,
         lambda facts: facts.kube_proxy.is_asked and bool(facts.nodes),
+    ),
+    Check(
+        "network-policies",
+        "network policies are enforced in the network of pods",
+        _policies,
+        lambda facts: facts.policies is not None and bool(facts.nodes),
     ),
 )

@@ -6,12 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.boot.check import Verdict
 from imagegen.boot.guarded import list_guarded
 from imagegen.boot.judge import judge
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
+from imagegen.rehearsal.boot.booted import Boot
 from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
@@ -20,97 +20,45 @@ from imagegen.rehearsal.boot.images import start_pods
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
-from imagegen.rehearsal.boot.pod_networks import is_up, look_at_kube_proxy, look_at_pod_network
+from imagegen.rehearsal.boot.pod_networks import (
+    is_up,
+    look_at_kube_proxy,
+    look_at_kube_proxy_pods,
+    look_at_pod_network,
+    look_at_policies,
+)
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
-from imagegen.rehearsal.boot.upkeep import NODE_S, look_after
+from imagegen.rehearsal.boot.upkeep import NODE_S, Upkeep
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
+from imagegen.rehearsal.node.calico import CalicoFelix, CalicoNode, CalicoPods
 from imagegen.rehearsal.node.flanneld import Flanneld
+from imagegen.rehearsal.node.hybrid_overlay import HybridOverlay
 from imagegen.rehearsal.node.kube_proxy import KubeProxy
+from imagegen.rehearsal.node.kube_proxy_pods import KubeProxyPods
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
+from imagegen.rehearsal.node.pod_routes import make_cluster
 from imagegen.rehearsal.node.reset_script import reset_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from pydantic import JsonValue
 
     from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.boot.model import Ended, Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
-    from imagegen.rehearsal.machine.windows import Machine
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
 _NETBIOS_LENGTH: Final = 15
-
-
-@dataclasses.dataclass(frozen=True)
-class Boot:
-    """The verdicts on a node that was started from an image."""
-
-    image: Image
-    machine: Machine
-    """The node, after its second start."""
-    verdicts: tuple[Verdict, ...]
-    cloudbase_init: str
-    """The version that ran. Empty if none ran."""
-    reason: str
-    """Why it is not the image's. Empty if it is."""
-    unknown: tuple[str, ...]
-    """What the rehearsal does not know of the programs that ran."""
-    log: str
-    """The log of cloudbase-init."""
-    limits: tuple[str, ...] = ()
-    """What scripts of the operator did that the rehearsal does not know."""
-
-    @property
-    def lines(self) -> list[str]:
-        """One line for the cloudbase-init that ran, if any did, and one for each check that passed."""
-        passed = [verdict.line for verdict in self.verdicts if verdict.passed]
-        ran, wanted = self.cloudbase_init, self.image.cloudbase_init
-        if not ran:
-            return passed
-        version = f"cloudbase-init {ran} ran"
-        if ran != wanted:
-            version += f", and the image has {wanted}{f': {self.reason}' if self.reason else ''}"
-        return [version, *passed]
-
-    @property
-    def faults(self) -> list[str]:
-        """What failed, causes first: where a program's effect is unknown, what comes after it proves nothing."""
-        return [*self.unknown, *(verdict.line for verdict in self.verdicts if not verdict.passed)]
-
-    @property
-    def failed(self) -> dict[str, JsonValue]:
-        """The reasons of each check that failed, and `unknown` for what the rehearsal does not know."""
-        note: dict[str, JsonValue] = {"unknown": [*self.unknown]} if self.unknown else {}
-        for verdict in self.verdicts:
-            if not verdict.passed:
-                note[verdict.check.name] = [*verdict.texts]
-        return note
-
-    def record(self) -> dict[str, JsonValue]:
-        """What the manifest keeps, beside what failed."""
-        note: dict[str, JsonValue] = {
-            # Setup's own restarts included.
-            "starts": self.machine.boot_count,
-            "cloudbase_init": self.cloudbase_init,
-            "cloudbase_init_in_image": self.image.cloudbase_init,
-            "passed": [verdict.check.name for verdict in self.verdicts if verdict.passed],
-        }
-        if self.reason:
-            note["cloudbase_init_reason"] = self.reason
-        return note
 
 
 def boot_image(
@@ -122,7 +70,7 @@ def boot_image(
 ) -> Boot:
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
-    with Cluster(image.kubernetes) as cluster:
+    with make_cluster(image.kubernetes, image.network, image.flannel) as cluster:
         version = config_version(image.kubernetes)
         accounts = image.accounts_of_cluster.items()
         join = Join(
@@ -169,8 +117,15 @@ def _boot(
         kubelet = Kubelet(machine, cluster)
         kube_proxy = KubeProxy(machine, cluster)
         Flanneld(machine, cluster)
+        HybridOverlay(machine, cluster)
+        CalicoNode(machine, cluster)
+        felix = CalicoFelix(machine, cluster)
+        pods = _Pods(
+            CalicoPods(machine, cluster, image.calico_pods, lambda: kubelet.arguments),
+            KubeProxyPods(machine, cluster, image.kube_proxy_pods),
+        )
         around = image, cluster, instance, platform, user_data
-        observed = _Observed(*around, node, kubelet, kube_proxy, link, wants_report)
+        observed = _Observed(*around, node, kubelet, kube_proxy, felix, pods, link, wants_report)
         try:
             found = _start_twice(observed)
         finally:
@@ -189,6 +144,7 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     node.start_first()
     if node.runs.setup_failure:
         return observed.collect()
+    observed.pods.begin()
     node.pass_time(observed.is_up, NODE_S)
     if observed.image.docker and observed.image.docker.host_network:
         node.pass_time(lambda: HOST_NETWORK in node.machine.hns.networks, NETWORK_S)
@@ -200,6 +156,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
     node, before = observed.node, observed.snapshot()
     commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
     node.start_again()
+    observed.pods.begin()
     node.pass_time(observed.is_up, NODE_S)
     log = observed.read_log()[logged:]
     changed = _lost(observed, found, log, node.runs.crashes[crashes:])
@@ -211,7 +168,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "user_data_of_restart": has_run_user_data(log),
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
-            **look_after(observed.image, node, observed.cluster, found, observed.is_up),
+            **Upkeep(observed.image, node, observed.cluster, observed.pods.begin, observed.is_up).look_after(found),
         }
     )
 
@@ -228,8 +185,21 @@ def _lost(observed: _Observed, first: facts.NodeFacts, log: str, crashes: Sequen
     later = observed.look_at_pod_network()
     if not (first.pod_network.unready or first.pod_network.refusal) and (reason := later.unready or later.refusal):
         yield f"that pods have a network ({reason})"
-    if first.kube_proxy.node and not observed.kube_proxy.node:
+    if first.kube_proxy.node and not observed.look_at_kube_proxy().node:
         yield "that kube-proxy runs"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pods:
+    """The DaemonSets of the cluster that the image needs."""
+
+    calico: CalicoPods
+    kube_proxy: KubeProxyPods
+
+    def begin(self) -> None:
+        """The machine has started."""
+        self.calico.begin()
+        self.kube_proxy.begin()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,6 +214,8 @@ class _Observed:
     node: Node
     kubelet: Kubelet
     kube_proxy: KubeProxy
+    felix: CalicoFelix
+    pods: _Pods
     link: LinkLocal
     wants_report: bool
 
@@ -281,6 +253,7 @@ class _Observed:
             pods=tuple(start_pods(machine, self.image.pulled, docker_pods)),
             pod_network=self.look_at_pod_network(),
             kube_proxy=self.look_at_kube_proxy(),
+            policies=look_at_policies(machine, self.felix, is_asked=self.image.has_policy),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             key_leaks=self.find_key_leaks(),
@@ -298,12 +271,19 @@ class _Observed:
         # Without a plugin of the image, kube-proxy waits for the network that the cluster brings.
         is_at_work = self.kube_proxy.is_serving if self.image.network else bool(self.kube_proxy.node)
         has_proxy = is_at_work or not self.image.has_kube_proxy
-        return self.kubelet.is_running and has_network and has_proxy
+        has_proxy = has_proxy and (self.pods.kube_proxy.is_serving or not self.image.kube_proxy_pods)
+        has_policy = self.felix.is_serving or not self.image.has_policy
+        return self.kubelet.is_running and has_network and has_proxy and has_policy
 
     def look_at_pod_network(self) -> facts.PodNetwork:
-        return look_at_pod_network(self.node.machine, self.cluster, self.image.network)
+        found = look_at_pod_network(self.node.machine, self.cluster, self.image.network, self.image.flannel)
+        if found.unready and self.pods.calico.failure:
+            return found.model_copy(update={"unready": f"{found.unready}; Calico's pods: {self.pods.calico.failure}"})
+        return found
 
     def look_at_kube_proxy(self) -> facts.KubeProxy:
+        if self.image.kube_proxy_pods:
+            return look_at_kube_proxy_pods(self.pods.kube_proxy)
         return look_at_kube_proxy(self.node.machine, self.kube_proxy, is_asked=self.image.has_kube_proxy)
 
     def find_leaks(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.catalog.facts import paths
+from imagegen.catalog.facts import paths, table
 from imagegen.rehearsal.boot import hyper_v, updates
 from imagegen.rehearsal.boot.docker import describe_docker
 from imagegen.rehearsal.boot.images import NOTHING_PULLED, describe_pulled
@@ -72,6 +72,14 @@ class Image:
     """The script that user data calls to give the node its part of the pod network. Empty if there is none."""
     has_kube_proxy: bool = False
     """Whether the config adds kube-proxy as a service."""
+    flannel: str = ""
+    """The backend of flannel, if it is the image's network plugin. Empty if it is not."""
+    kube_proxy_pods: str = ""
+    """The folder in which the pods of a DaemonSet place kube-proxy, which wins starts. Empty if there are none."""
+    has_policy: bool = False
+    """Whether the config adds what enforces network policies beside the plugin."""
+    calico_pods: str = ""
+    """The version of Calico whose DaemonSet the cluster has. Empty if it has none."""
     accounts_of_cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The service accounts whose kubeconfig user data must write, by the path of the file."""
     bundle: Bundle | None = None
@@ -95,7 +103,7 @@ def describe_image(machine: Machine, spec: Spec, bundle: Bundle | None = None) -
         {**paths(), "kubernetes": config.kubernetes.install_path},
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
-        {**before, **after, **{program.path: None for program in config.executables}},
+        {**before, **after, **_list_placed(spec)},
         _list_services(spec),
         [provider.name for provider in config.credential_providers],
         tuple(before),
@@ -113,22 +121,40 @@ def describe_image(machine: Machine, spec: Spec, bundle: Bundle | None = None) -
     )
 
 
+def _list_placed(spec: Spec) -> dict[str, None]:
+    """The files whose bytes only the lock knows: the operator's programs, and the scripts that need each other."""
+    tools = table("debug-tools")
+    scripts = [rf"{tools['folder']}\{name}" for name in tools["files"]] if spec.config.debug_tools else []
+    return dict.fromkeys([*(program.path for program in spec.config.executables), *scripts])
+
+
 def _list_services(spec: Spec) -> tuple[str, ...]:
     """The services that options of the config add."""
     config = spec.config
-    asked = {"csi-proxy": config.csi_proxy is not None, "flanneld": config.cni.plugin == "flannel"}
+    calico = spec.facts.calico_version is not None
+    asked = {
+        **{"csi-proxy": config.csi_proxy is not None, "flanneld": config.cni.plugin == "flannel"},
+        **{"hybrid-overlay-node": config.cni.plugin == "ovn-kubernetes", "CalicoNode": calico, "CalicoFelix": calico},
+    }
     return tuple(name for name, is_asked in asked.items() if is_asked)
 
 
-def _describe_network(spec: Spec) -> tuple[str, str, bool, dict[str, str]]:
+def _describe_network(spec: Spec) -> tuple[str, str, bool, str, str, bool, str, dict[str, str]]:
     """The image's network plugin, the script that user data must call for it, and the kubeconfigs that it needs."""
-    plugin, folder = spec.config.cni.plugin, spec.config.kubernetes.install_path
-    has_kube_proxy = spec.config.kube_proxy == "service"
-    accounts = {"flannel": plugin == "flannel", "kube-proxy": has_kube_proxy}
+    cni, folder = spec.config.cni, spec.config.kubernetes.install_path
+    plugin, has_kube_proxy = cni.plugin, spec.config.kube_proxy == "service"
+    accounts = {
+        **{"flannel": plugin == "flannel", "kube-proxy": has_kube_proxy},
+        **{"hybrid-overlay": plugin == "ovn-kubernetes", "calico": spec.facts.calico_version is not None},
+    }
     return (
         "" if plugin == "none" else plugin,
         rf"{folder}\set-pod-network.ps1" if spec.facts.cni_files else "",
         has_kube_proxy,
+        (spec.config.cni.mode or "") if plugin == "flannel" else "",
+        rf"{folder}\kube-proxy" if spec.config.kube_proxy == "wins" and plugin != "none" else "",
+        cni.policy is not None,
+        (cni.version or "") if (plugin, cni.mode) == ("calico", "hostprocess") else "",
         {rf"{paths()['etc_kubernetes']}\{name}.conf": name for name, is_asked in accounts.items() if is_asked},
     )
 

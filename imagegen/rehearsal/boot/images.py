@@ -38,7 +38,10 @@ NOTHING_PULLED: Final = Pulled()
 def describe_pulled(spec: Spec) -> Pulled:
     config = spec.config
     tarballs = [tarball.name for tarball in config.image_tarballs]
-    return Pulled((*config.windows.container_images, *config.images, *tarballs), spec.facts.containerd_pins_images)
+    return Pulled(
+        (*config.windows.container_images, *config.images, *spec.facts.cni_images, *tarballs),
+        spec.facts.containerd_pins_images,
+    )
 
 
 def start_pods(machine: Machine, pulled: Pulled, docker: facts.DockerPods | None) -> Iterator[facts.Pod]:
@@ -106,6 +109,11 @@ class _DockerImages:
 
     def isolates(self, _build: str) -> bool:
         return True
+
+
+def find_refusal(machine: Machine, reference: str) -> str:
+    """Why containerd starts no container of an image, while no registry can be reached. Empty if it does."""
+    return _why_not(machine, _ContainerdImages(machine), reference)
 
 
 def _why_not(machine: Machine, store: _ContainerdImages | _DockerImages, reference: str) -> str:

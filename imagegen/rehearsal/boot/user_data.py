@@ -44,6 +44,8 @@ class Join:
     """The script that gives the node its part of the pod network. Empty if the image has none."""
     network: str = ""
     """The network of pods, if the image does not know it."""
+    source_vip: str = ""
+    """kube-proxy's own address in that network, if it needs one."""
     kubeconfigs: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """The kubeconfigs of the image's services, by their paths."""
 
@@ -108,15 +110,16 @@ def _calls(scripts: Sequence[str]) -> str:
 
 def _after_join(join: Join) -> str:
     """As docs/operator-guide.md shows it: first the network of pods, then the operator's scripts."""
-    call = " ".join(network_call(join.sets_network, join.network))
+    call = " ".join(network_call(join.sets_network, join.network, join.source_vip))
     network = f"  - powershell -NoProfile -ExecutionPolicy Bypass -File {call} || exit 1\n" if join.sets_network else ""
     return network + _calls(join.after)
 
 
-def network_call(script: str, network: str) -> tuple[str, ...]:
+def network_call(script: str, network: str, source_vip: str = "") -> tuple[str, ...]:
     """The script that gives a node its part of the pod network, with its arguments. `network` may be empty."""
     name = ("-NetworkName", network) if network else ()
-    return (script, "-ClusterCidr", POD_RANGE, "-ServiceCidr", SERVICE_RANGE, *name)
+    address = ("-SourceVip", source_vip) if source_vip else ()
+    return (script, "-ClusterCidr", POD_RANGE, "-ServiceCidr", SERVICE_RANGE, *name, *address)
 
 
 def _join_configuration(join: Join) -> str:

@@ -2,7 +2,8 @@ r"""Docker's images on the disk of the model machine: configurations by their di
 in Docker's own folders and in the form of its own repositories.json.
 
 Docker on Windows keeps images with its graph driver: the id of an image is the digest of its configuration.
-https://github.com/moby/moby: image/fs.go, reference/store.go, and distribution/pull_v2.go with pull_v2_windows.go.
+https://github.com/moby/moby: daemon/image_store_choice.go, image/fs.go, reference/store.go, and distribution/pull_v2.go
+with pull_v2_windows.go.
 """
 
 from __future__ import annotations

@@ -119,6 +119,7 @@ def _sysprep(machine: Machine, answer_file: str) -> None:
     if absent or unfinished:
         raise RefusedByWindows("the machine is not generalised after 600 s: its state is 'IMAGE_STATE_COMPLETE'")
     machine.hns.forget_all()
+    machine.routes.clear()
     machine.files.write(CACHED_ANSWERS, machine.files.read(answer_file))
     machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
 

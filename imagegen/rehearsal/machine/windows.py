@@ -51,6 +51,8 @@ class Machine:
         self.optional_features = OptionalFeatures()
         self.updates = WindowsUpdate()
         self.services = Services(self.files, self.registry, self.features)
+        self.routes: dict[str, str] = {}
+        """The static routes: the next hop of each destination. They survive a restart."""
         self.hns = Hns(self.services)
         self.firewall = Firewall()
         self.tasks = Tasks()

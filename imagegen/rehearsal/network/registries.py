@@ -210,6 +210,9 @@ def _platforms(name: ImageName) -> list[tuple[str, str]]:
         if release:
             version = f"10.0.{builds[release]}.1000"
         return [("windows", version)]
+    calico = table("cni")["calico"]
+    if name.repository in calico["names"]:
+        return [("windows", f"10.0.{builds[release]}.1000") for release in calico["releases"]]
     if name.repository.rpartition("/")[2] == "pause":
         least = {release: table("windows")["releases"][release]["pause_at_least"] for release in own}
         own = [one for one in own if not least[one] or numbers(name.tag) >= numbers(least[one])]

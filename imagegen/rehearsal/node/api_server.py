@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 NODES_GROUP = "system:nodes"
 NODE_PREFIX = "system:node:"
-_ADDRESS = "10.0.0.4"
+# In the network of the machines that join.
+ADDRESS = "10.0.0.4"
 _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client auth"})
 # The certificate API is v1 from this minor on; v1beta1 ended with the second.
 _CSR_V1, _CSR_V1BETA1_LAST = (1, 19), (1, 21)
@@ -51,7 +52,11 @@ POD_RANGE, SERVICE_RANGE = "10.244.0.0/16", "10.96.0.0/12"
 
 ANONYMOUS, BOOTSTRAP, NODE, ACCOUNT = "anonymous", "bootstrap", "node", "account"
 # The service accounts whose kubeconfig the cluster gives to a node.
-ACCOUNTS = ("flannel", "kube-proxy")
+ACCOUNTS = ("flannel", "kube-proxy", "calico", "hybrid-overlay")
+# Those that may write to nodes.
+_WRITERS = ("flannel", "calico", "hybrid-overlay")
+# Where the controller of OVN-Kubernetes writes the range of a node (go-controller/hybrid-overlay/pkg/types).
+HYBRID_OVERLAY_SUBNET = "k8s.ovn.org/hybrid-overlay-node-subnet"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +69,23 @@ class Caller:
 
 _Answer = tuple[int, "Json"]
 
+# Calico's ranges for pods, and how the nodes reach them. Blocks have 64 addresses.
+_IP_POOLS: Json = {
+    "kind": "IPPoolList",
+    "items": [{"spec": {"cidr": POD_RANGE, "vxlanMode": "Always", "blockSize": 26}}],
+}
+
 
 class Cluster:
     """The API server of a cluster whose control plane has a version. It listens inside `with`."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, control_plane: Node | None = None, *, has_hybrid_overlay: bool = False) -> None:
+        """`control_plane` is its node, if it has pods that others must reach. With OVN-Kubernetes, its hybrid overlay
+        and not the controller manager gives the nodes their ranges."""
         self.version = version
-        self.endpoint = f"{_ADDRESS}:6443"
+        self.control_plane = control_plane
+        self._has_hybrid_overlay = has_hybrid_overlay
+        self.endpoint = f"{ADDRESS}:6443"
         # Not of digits only: without quotes, YAML would read such a token as a number.
         self.token = f"{secrets.choice(string.ascii_lowercase)}{secrets.token_hex(3)[:5]}.{secrets.token_hex(8)}"
         """The only bootstrap token that is valid."""
@@ -100,7 +115,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         self._listener = Listener(
-            self._authority.issue_server(_ADDRESS, "kubernetes"),
+            self._authority.issue_server(ADDRESS, "kubernetes"),
             self._authority.certificate,
             self.answer,
             self._journal,
@@ -179,6 +194,7 @@ class Cluster:
             ("GET", node, (BOOTSTRAP, NODE, ACCOUNT), self._get_node),
             ("GET", "/api/v1/nodes", (ACCOUNT,), self._list_nodes),
             ("GET", "/api/v1/services", (ACCOUNT,), lambda *_: (200, {"kind": "ServiceList", "items": []})),
+            ("GET", "/apis/crd.projectcalico.org/v1/ippools", (ACCOUNT,), lambda *_: (200, _IP_POOLS)),
             ("POST", csr, (BOOTSTRAP,), self._create_request),
             ("GET", csr, (BOOTSTRAP,), self._list_requests),
             ("GET", csr + "/([^/]+)", (BOOTSTRAP,), self._get_request),
@@ -206,7 +222,8 @@ class Cluster:
         return (200, self.nodes[name].json()) if name in self.nodes else (404, f'nodes "{name}" not found')
 
     def _list_nodes(self, *_: object) -> _Answer:
-        return 200, {"kind": "NodeList", "apiVersion": "v1", "items": [node.json() for node in self.nodes.values()]}
+        nodes = [*([self.control_plane] if self.control_plane else []), *self.nodes.values()]
+        return 200, {"kind": "NodeList", "apiVersion": "v1", "items": [node.json() for node in nodes]}
 
     def kubeconfig(self, account: str) -> bytes:
         """The file with which a service account reaches this cluster."""
@@ -222,12 +239,15 @@ class Cluster:
         self.nodes[node.name] = node
         # The first part is that of the control plane. A node that registers again gets another one.
         self._registered += 1
-        node.pod_cidr = f"10.244.{self._registered}.0/24"
+        if self._has_hybrid_overlay:
+            node.annotations[HYBRID_OVERLAY_SUBNET] = f"10.244.{100 + self._registered}.0/24"
+        else:
+            node.pod_cidr = f"10.244.{self._registered}.0/24"
         return 201, node.json()
 
     def _patch_node(self, request: Request, caller: Caller, name: str, _status: str | None) -> _Answer:
-        # Only flannel's account may write to nodes.
-        if caller != Caller(ACCOUNT, "flannel") and caller != Caller(NODE, name):
+        may_write = caller.kind == ACCOUNT and caller.name in _WRITERS
+        if not may_write and caller != Caller(NODE, name):
             return 403, f'{caller.kind} "{caller.name}" is not allowed to modify node "{name}"'
         if name not in self.nodes:
             return 404, f'nodes "{name}" not found'

@@ -31,7 +31,7 @@ class Nssm:
         self._turn = 0
         machine.services.slow_programs[service.lower()] = self
 
-    def run(self, program: str, arguments: dict[str, str], environment: dict[str, str]) -> None:
+    def run(self, program: str, arguments: dict[str, str], environment: dict[str, str], /) -> None:
         """Start the program. It stays up unless it raises an error."""
         raise NotImplementedError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 import json
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "39f837dc970ccb582763de5cd8591f1145954894fefd2bfe7c7543d2c8035b65"
+SHA256 = "84a1fe42c949ac47a6a9792c3925d643c9404c64d3b79c18dd120bdffd70cd60"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")
@@ -38,6 +39,7 @@ _PARAMETERS = {
     "servicecidr": "",
     "podcidr": "",
     "networkname": "",
+    "sourcevip": "",
     "statefolder": r"C:\var\lib\kubelet",
     "configfolder": r"C:\etc\kubernetes",
 }
@@ -93,7 +95,8 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
     if not needed:
         pod_cidr = given["clustercidr"]
     elif not pod_cidr:
-        pod_cidr = _ask(machine, cluster, folder, given, node)
+        field = texts.get("pod-range.txt", "{.spec.podCIDR}").strip()
+        pod_cidr = _ask(machine, cluster, folder, {**given, "field": field}, node)
     if not given["networkname"] and any("<NETWORK>" in text for text in texts.values()):
         raise _ScriptError("-NetworkName is required: the image does not know the name of the pod network")
     for one in (given["clustercidr"], given["servicecidr"], pod_cidr):
@@ -108,6 +111,7 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
         "<ENDPOINT>": str(base + 2),
         "<FIRST_POD>": str(base + 3),
         "<NETWORK>": given["networkname"],
+        "<SOURCE_VIP>": given["sourcevip"],
         "<NODE_NAME>": node,
         "<NODE_ADDRESS>": NODE_ADDRESS,
         "<NODE_NETWORK>": NODE_NETWORK,
@@ -120,8 +124,8 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
         file, _, path = line.partition(" ")
         machine.files.make_folder(parent(path))
         machine.files.write(path, texts[file].encode() if file in texts else b"")
-    for service in filter(None, texts.get("services.txt", "").splitlines()):
-        _start(machine, service, node)
+    for line in filter(None, texts.get("services.txt", "").splitlines()):
+        _start(machine, line)
 
 
 def _read_templates(machine: Machine, folder: str) -> dict[str, str]:
@@ -136,11 +140,16 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def _start(machine: Machine, service: str, node: str) -> None:
-    """Start a service now, and at each start of Windows. What nssm starts gets the name of the node."""
+def _start(machine: Machine, line: str) -> None:
+    """Start a service now, and at each start of Windows. What nssm starts for it gets a flag or an environment."""
+    service, _, rest = line.partition(" ")
+    value, _, text = rest.partition(" ")
     key = rf"{machine.services.key(service)}\Parameters"
-    if machine.registry.has_key(key):
-        machine.registry.write(key, "AppEnvironmentExtra", Value("MultiString", (f"NODE_NAME={node}",)))
+    if value and not machine.registry.has_key(key):
+        raise _ScriptError(f"Cannot find path '{key}' because it does not exist.")
+    if value:
+        given = Value("ExpandString", text) if value == "AppParameters" else Value("MultiString", (*text.split("|"),))
+        machine.registry.write(key, value, given)
     machine.services.configure(service, "Start", Value("DWord", AUTOMATIC))
     machine.services.start(service)
 
@@ -158,7 +167,8 @@ def _ask(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
     found: list[str] = []
 
     def has_range() -> bool:
-        found[:] = [_read_range(machine, cluster, rf"{given['configfolder']}\kubelet.conf", name)]
+        path = rf"{given['configfolder']}\kubelet.conf"
+        found[:] = [_read_range(machine, cluster, path, name, given["field"])]
         return bool(found[0])
 
     end = machine.up_s + _LIMIT_S
@@ -169,12 +179,15 @@ def _ask(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
     return found[0]
 
 
-def _read_range(machine: Machine, cluster: Cluster, path: str, name: str) -> str:
+def _read_range(machine: Machine, cluster: Cluster, path: str, name: str, field: str) -> str:
+    """What kubectl prints for the field of the node. Dots within a name have a backslash."""
+    names = [part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", field.strip("{}").removeprefix("."))]
     try:
         access = read_kubeconfig(machine.files.read(path), path)
         file = machine.files.host_path(access.certificate_file)
         client = ApiClient(cluster, access.server, access.authority, certificate_file=file)
-        return str(client.get(f"/api/v1/nodes/{name}")["spec"].get("podCIDR", ""))
+        node = client.get(f"/api/v1/nodes/{name}")
+        return str(functools.reduce(lambda value, key: value.get(key, {}), names, node) or "")
     except (ApiError, ValueError, RefusedByWindows):
         return ""
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "b053fe11914c41546545fbcbb437d1a95ed0fd68b9fd3f3ed0aebe949a9966d0"
-_SERVICES: Final = ("kube-proxy", "flanneld")
+SHA256: Final = "f10445bc53e63542b9caa18460bf41e1ecd56ddaa6b953024d112a0fc4fea596"
+_SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
 _RIGHTS: Final = ((SYSTEM, "FullControl"), (ADMINISTRATORS, "FullControl"), (USERS, "Modify"))

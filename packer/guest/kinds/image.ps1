@@ -3,12 +3,17 @@
     Get  = { param($Resource)
         $program, $question = $Resource.ctr, @('-n', 'k8s.io', 'images', 'ls')
         if ($null -ne $Resource.docker) { $program, $question = $Resource.docker, @('version', '--format', '{{.Server.Version}}') }
+        # The engine looks for the image of a tarball when its phase begins: there may be no runtime yet, or none that runs.
+        if ($null -ne $Resource.artifact -and -not [System.IO.File]::Exists($program)) { return $null }
         # A runtime answers some seconds after its service has started.
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {
             $images = Invoke-Native -FilePath $program -ArgumentList $question -GoodExitCode @()
             if ($images.ExitCode -eq 0) { break }
-            if ($clock.Elapsed.TotalSeconds -gt 60) { throw "$program gets no answer: $($images.Output)" }
+            if ($clock.Elapsed.TotalSeconds -gt 60) {
+                if ($null -ne $Resource.artifact) { return $null }
+                throw "$program gets no answer: $($images.Output)"
+            }
             Start-Sleep -Seconds 2
         }
         if ($null -ne $Resource.docker) {

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 OWN = "registry.example.com:5000/team/app:1"
 SERVERCORE = "mcr.microsoft.com/windows/servercore:ltsc2022"
 MIRROR = "https://mirror.example.com/hub/"
+OWN_BUILD = ("windows", "10.0.20348.9")
 ZEROS = "sha256:" + "0" * 64
 DIFF = "sha256:" + "1" * 64
 
@@ -210,6 +211,42 @@ def test_a_registry_that_demands_credentials_is_refused_by_name(challenge: str, 
     with pytest.raises(ConfigError, match=r"registry\.example\.com:5000 demands credentials") as refused:
         look_up_image(asks(OWN), ask)
     assert "registry_mirrors" in refused.value.hint
+
+
+def test_a_token_is_fetched_only_from_an_allowed_host() -> None:
+    """A policy about hosts covers the address to which a registry sends its clients for a token."""
+    asked: list[str] = []
+
+    def ask(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        asked.append(url)
+        return registries.ask(url, headers, authorization)
+
+    registries = Registries(["docker.io/library/nginx:1"])
+    request = asks("docker.io/library/nginx:1")
+    with pytest.raises(
+        ConfigError, match=r"only with a token from auth\.docker\.io, which is not an allowed"
+    ) as refused:
+        look_up_image(dataclasses.replace(request, may_ask=lambda host: host != "auth.docker.io"), ask)
+    assert "add auth.docker.io to artifacts.allowed_hosts" in refused.value.hint
+    assert not any("auth.docker.io" in url for url in asked)
+    assert look_up_image(dataclasses.replace(request, may_ask=lambda host: host == "auth.docker.io"), ask).size
+
+
+def test_an_image_of_an_older_build_is_the_last_choice_and_needs_isolation() -> None:
+    request = dataclasses.replace(asks(OWN), isolated_builds=(17763, 14393))
+    older, independent = ("windows", "10.0.17763.1"), ("windows", "")
+    found = {
+        platforms: look_up_image(request, Web(*platforms))
+        for platforms in ((older,), (("windows", "10.0.14393.1"), older), (older, independent), (older, OWN_BUILD))
+    }
+    assert [(one.os_version, one.needs_isolation(request)) for one in found.values()] == [
+        ("10.0.17763.1", True),
+        ("10.0.17763.1", True),
+        ("", False),
+        ("10.0.20348.9", False),
+    ]
+    assert [one.answers(asks(OWN)) for one in found.values()] == [False, False, True, True]
+    assert all(one.answers(request) for one in found.values())
 
 
 def lock(ask: Ask, request: ImageRequest, old: Lock | None = None, *, refresh: bool = False) -> Lock:

@@ -68,7 +68,8 @@ GOOD = NodeFacts.model_validate(
         "unrendered": (),
         "scripts_of_agents": (),
         "kube_proxy": {"is_asked": True, "failure": "", "node": "node-1", "network": "cbr0", "waits": False},
-        "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": ""},
+        "policies": {"is_running": True, "failure": "", "networks": "cbr.*", "is_enforced": True},
+        "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": "", "missing_routes": ()},
         "join": {"runs": 1, "failure": ""},
         "kubelet": {
             "is_running": True,
@@ -641,9 +642,29 @@ CASES = (
         ("kube-proxy: kube-proxy waits for the network cbr0, which does not exist",),
     ),
     Case(
+        "policies that nothing enforces",
+        {"policies.is_running": False, "policies.failure": "cannot find config.ps1", "policies.is_enforced": False},
+        ("network-policies: nothing enforces network policies: cannot find config.ps1",),
+    ),
+    Case(
+        "a service for policies that nothing started",
+        {"policies.is_running": False},
+        ("network-policies: nothing enforces network policies: nothing started the service CalicoFelix",),
+    ),
+    Case(
+        "policies of another network",
+        {"policies.is_enforced": False},
+        ("network-policies: network policies are enforced in networks named cbr.*, and the pods are in another one",),
+    ),
+    Case(
         "a pod without an address",
         {"pod_network.refusal": "network cbr0 is not found"},
         ("pod-network: a pod gets no address: network cbr0 is not found",),
+    ),
+    Case(
+        "a node whose pods cannot reach another node",
+        {"pod_network.missing_routes": ("the node has no route to 10.244.0.0/24, the pods of other",)},
+        ("pod-routes: the node has no route to 10.244.0.0/24, the pods of other",),
     ),
     Case(
         "a service that does not run",
@@ -910,7 +931,9 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
         "pod-network": "the node is ready, and a pod gets an address",
+        "pod-routes": "pods of this node and of another one find each other",
         "kube-proxy": "kube-proxy runs for this node, as soon as the network of pods exists",
+        "network-policies": "network policies are enforced in the network of pods",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
         "wins": "wins runs, and starts the programs of the config only",
@@ -954,6 +977,8 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("images", {"pods": ()}),
         ("kube-proxy", {"kube_proxy.is_asked": False, "kube_proxy.node": ""}),
         ("pod-network", {"pod_network.plugin": "", "pod_network.unready": "x"}),
+        ("pod-routes", {"pod_network.missing_routes": None}),
+        ("network-policies", {"policies": None}),
         ("wins", {"wins": None}),
         ("gmsa", {"gmsa": None}),
         ("ssh", {"ssh": None}),

@@ -8,7 +8,7 @@ import pytest
 
 from imagegen.boot.check import Check, Verdict
 from imagegen.boot.facts import Finding
-from imagegen.rehearsal.boot.boot import Boot
+from imagegen.rehearsal.boot.booted import Boot
 from imagegen.rehearsal.boot.image import Image
 
 if TYPE_CHECKING:

@@ -392,13 +392,15 @@ def test_plugins() -> None:
             {
                 frozenset(row)
                 - {"note", "overlay_only", "files", "programs", "is_cni_plugins", "network", "archive", "hns_values"}
+                - {"needs_hyper_v", "containerd_only", "dockershim_only"}
                 for row in PLUGINS.values()
             }
         )
         == 1
     )
     for row in PLUGINS.values():
-        assert set(row["takes"]) <= {"version", "mode", "vni", "port", "mtu"}
+        assert set(row["takes"]) <= {"version", "mode", "vni", "port", "mtu", "policy", "policy_version"}
+        assert set(row["host_process"]) <= set(row["modes"])
         assert ("mode" in row["takes"]) == bool(row["modes"]) == (row["default_mode"] in row["modes"])
         assert set(row["overlay_modes"]) <= set(row["modes"])
         assert set(row.get("overlay_only", [])) <= set(row["takes"])

@@ -120,7 +120,15 @@ def test_every_key_that_names_a_host_is_held_to_it(path: str, host: str) -> None
 def test_the_keys_are_those_that_name_a_host() -> None:
     assert {path for path, _ in NAMING} == {
         *("artifacts.allowed_hosts", "artifacts.mirror", "credential_providers[].url", "executables[].url", "images"),
-        *("kubernetes.pause_image", "overrides", "overrides.*.url", "proxy.http", "proxy.https"),
+        *(
+            "image_tarballs[].name",
+            "image_tarballs[].url",
+            "kubernetes.pause_image",
+            "overrides",
+            "overrides.*.url",
+            "proxy.http",
+            "proxy.https",
+        ),
         "runtime.containerd.registry_mirrors",
     }
 

@@ -101,11 +101,11 @@ def test_reference_validates_and_builds_as_it_is() -> None:
 
 def test_reference_has_every_key_once() -> None:
     def plain(path: str) -> str:
-        return path.replace("[]", "").replace("overrides.*.", "overrides.cloudbase_init_url.")
+        return path.replace("[]", "").replace("overrides.*.", "overrides.calico_url.")
 
     names = [line.name for line in LINES]
     assert len(names) == len(set(names))
-    assert set(names) - {"overrides.containerd_url", "overrides.cloudbase_init_url"} == {
+    assert set(names) - {"overrides.containerd_url", "overrides.calico_url"} == {
         plain(key.path) for key in keys(ConfigFile)
     }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.artifacts.image_lookup import ImageRequest, look_up_image
 from imagegen.rehearsal.machine.container_store import NAMESPACE, PINNED, open_store
+from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.services import AUTOMATIC
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.resources.image_name import ImageName
@@ -58,6 +59,31 @@ def image(name: str = PAUSE, *, pinned: bool = True) -> Fields:
     return {"name": name, "reference": reference, **pins, "pinned": pinned, "ctr": CTR, "crictl": CRICTL}
 
 
+DOCKER = r"C:\Program Files\docker\docker.exe"
+
+
+def install_docker(machine: Machine) -> None:
+    """Docker runs, and reaches the registries."""
+    machine.features.install("Containers")
+    machine.restart()
+    machine.files.make_folder(parent(DOCKER))
+    machine.files.write(DOCKER, b"MZ")
+    daemon = rf"{parent(DOCKER)}\dockerd.exe"
+    machine.files.write(daemon, b"MZ a stand-in for docker/dockerd.exe 28.5.1, made for a rehearsal\n")
+    machine.services.create("docker", f'"{daemon}" --run-service', "Docker Engine", AUTOMATIC)
+    machine.services.start("docker")
+    machine.browse = browse
+
+
+def docker_image(name: str = OTHER) -> Fields:
+    locked = LOCKED[name]
+    reference = f"{name.rpartition(':')[0]}@{locked.manifest}"
+    return {
+        **{"name": name, "reference": reference, "digest": locked.config, "layers": locked.layers},
+        **{"size": locked.size, "docker": DOCKER},
+    }
+
+
 def ready_image(bench: Bench) -> Fields:
     install_containerd(bench.machine)
     return image()
@@ -86,8 +112,8 @@ def _remove_layers(machine: Machine) -> None:
 
 
 SPOILS: list[tuple[str, Callable[[Machine], object], str]] = [
-    ("image", lambda machine: open_store(machine).forget_image(PAUSE), f"containerd has no image {PAUSE}"),
-    ("image", _rename, f"containerd has no image {PAUSE}"),
+    ("image", lambda machine: open_store(machine).forget_image(PAUSE), f"there is no image {PAUSE}"),
+    ("image", _rename, f"there is no image {PAUSE}"),
     ("image", _label(), "it is not pinned"),
     ("image", _retarget, f"digest is {LOCKED[OTHER].digest}, not {LOCKED[PAUSE].digest}"),
     ("image", _remove_layers, f"there is no snapshot {LOCKED[PAUSE].layers}"),

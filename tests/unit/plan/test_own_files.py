@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PROGRAMS = (".exe", ".ps1", ".cmd")
 # An image has one network plugin.
 NETWORKS = ("win-bridge", "win-overlay", "flannel", "azure, version: 1.6.21")
+NETWORKS_OF_THEIR_OWN = REPOSITORY / "tests" / "data" / "networks"
 
 
 def files_of(plan: BuildPlan) -> Iterator[str]:
@@ -59,7 +60,8 @@ def test_every_program_of_a_plan_is_kept_from_others(
         text = text.replace(now, then)
     older.write_text(f"{text}\nallow_eol: true\nkube_proxy: none\nwins: {{version: 0.4.11}}\n")
     docker = REPOSITORY / "tests" / "data" / "docker.yaml"
-    plans = [decide(file, target).decision.plan for file in (*configs, older, docker)]
+    networks = [NETWORKS_OF_THEIR_OWN / f"{name}.yaml" for name in ("calico", "ovn-kubernetes", "wincni")]
+    plans = [decide(file, target).decision.plan for file in (*configs, *networks, older, docker)]
     made = {
         file
         for plan in plans

@@ -14,6 +14,7 @@ from imagegen.settle.spec import settle
 from tests.unit.steps.test_node_demands import STEPS, evaluated
 
 if TYPE_CHECKING:
+    from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
 
 CORE = "mcr.microsoft.com/windows/servercore:ltsc2022"
@@ -22,6 +23,16 @@ APP = "registry.example.com/app:1"
 
 def steps(containerd: str = "2.3.4", **asked: Any) -> dict[str, EvaluatedStep]:  # noqa: ANN401 - any section
     return {step.step.name: step for step in evaluated("1.34.9", containerd, **asked)}
+
+
+def settled(**asked: Any) -> Spec:  # noqa: ANN401 - any section
+    plain = {
+        "name": "node",
+        "kubernetes": {"version": "1.36.2"},
+        "runtime": {"containerd": {"version": "2.3.4"}},
+        "targets": {"aws": {"region": "us-east-1"}},
+    }
+    return settle(ImageConfig.model_validate(plain | asked), Document("config.yaml", {}, {}), "aws")
 
 
 def resources(containerd: str = "2.3.4", **asked: Any) -> list[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - any section
@@ -60,6 +71,50 @@ def test_each_listed_image_is_pulled_and_the_pause_image_once() -> None:
     assert names(resources(**asked)) == [pause, CORE, APP]
 
 
+TARBALL = {"name": APP, "url": "https://artifacts.example.com/app.tar.gz"}
+
+
+def test_a_tarball_may_bring_the_pause_image() -> None:
+    """In a closed network nothing else brings it, and it must be pinned as well."""
+    pause = names(resources(images=[APP]))[0]
+    found = [
+        fields for kind, fields in resources(image_tarballs=[TARBALL, {**TARBALL, "name": pause}]) if kind == "image"
+    ]
+    assert [(one["name"], one["artifact"], one.get("pinned", False)) for one in found] == [
+        (pause, "image-tarball-2", True),
+        (APP, "image-tarball-1", False),
+    ]
+
+
+def test_docker_has_its_images_in_its_own_store() -> None:
+    """cri-dockerd looks for the pause image there, and containerd's programs do not exist."""
+    docker = {"docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}
+    all_steps = steps(images=["registry.example.com/b:1"], runtime=docker, image_tarballs=[TARBALL])
+    found = [draft.fields for draft in all_steps["images"].drafts if draft.kind == "image"]
+    assert [one["name"] for one in found] == ["registry.k8s.io/pause:3.10.1", "registry.example.com/b:1", APP]
+    assert {(one["docker"], one["ctr"], one["crictl"], one.get("pinned", False)) for one in found} == {
+        (r"C:\Program Files\docker\docker.exe", None, None, False)
+    }
+    order = [*all_steps]
+    assert order.index("images") > order.index("docker")
+
+
+def test_only_isolated_pods_run_images_of_older_builds() -> None:
+    """containerd has handlers for builds that Kubernetes supports; Docker runs any older one."""
+    docker = {"runtime": {"docker": {"version": "19.03.14"}}, "kubernetes": {"version": "1.20.15"}}
+    choices: tuple[tuple[str, dict[str, Any]], ...] = (("none", {}), ("isolation", {}), ("isolation", docker))
+    found = {}
+    for level, more in choices:
+        spec = settled(images=[APP], windows={"release": "2022", "hyper_v": level}, **more)
+        request = image_requests(evaluate_steps(spec, STEPS), spec)[APP]
+        found[level, bool(more)] = (request.builds, request.isolated_builds[:2], request.isolated_builds[-1:])
+    assert found == {
+        ("none", False): ((20348,), (), ()),
+        ("isolation", False): ((20348,), (19042, 19041), (17763,)),
+        ("isolation", True): ((20348,), (19042, 19041), (14393,)),
+    }
+
+
 @pytest.mark.parametrize(
     ("containerd", "pins"),
     [("1.5.18", False), ("1.6.21", False), ("1.6.22", True), ("1.7.2", False), ("1.7.3", True), ("2.4.2", True)],
@@ -85,20 +140,16 @@ def test_only_allowed_places_are_asked_for_an_image() -> None:
         "docker.io": ["https://a.example.com/x", "https://B.example.com:443/y"],
         "c.example.com": ["https://d.example.com"],
     }
-    config = ImageConfig.model_validate(
-        {
-            "name": "node",
-            "windows": {"release": "2025"},
-            "kubernetes": {"version": "1.36.2"},
-            "runtime": {"containerd": {"version": "2.3.4", "registry_mirrors": mirrors}},
-            "images": ["library/nginx", "b.example.com/x:1"],
-            "artifacts": {"allowed_hosts": ["b.example.com"]},
-            "targets": {"aws": {"region": "us-east-1"}},
-        }
+    spec = settled(
+        windows={"release": "2025"},
+        runtime={"containerd": {"version": "2.3.4", "registry_mirrors": mirrors}},
+        images=["library/nginx", "b.example.com/x:1"],
+        artifacts={"allowed_hosts": ["b.example.com"]},
     )
-    spec = settle(config, Document("config.yaml", {}, {}), "aws")
     found = image_requests(evaluate_steps(spec, STEPS), spec)
     asked = {name: (request.mirrors, request.asks_registry, request.builds) for name, request in found.items()}
+    assert found["b.example.com/x:1"].may_ask("B.example.com:443")
+    assert not found["b.example.com/x:1"].may_ask("auth.example.com")
     assert asked == {
         "registry.k8s.io/pause:3.10.2": ((), False, (26100, 20348)),
         "docker.io/library/nginx:latest": (("https://B.example.com:443/y",), False, (26100, 20348)),

@@ -61,6 +61,8 @@ ASKED: dict[str, Any] = {
         "container_images": ["mcr.microsoft.com/windows/nanoserver:ltsc2022"],
     },
     "images": ["registry.example.com/a:1", "registry.example.com/pause:3.10.2"],
+    "debug_tools": True,
+    "image_tarballs": [{"name": "registry.example.com/b:1", "url": "https://artifacts.example.com/1.36.2/b.tar.gz"}],
     "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
@@ -156,6 +158,11 @@ NETWORKS: tuple[dict[str, Any], ...] = (
     {"plugin": "win-overlay", "vni": 5000},
     {"plugin": "flannel", "port": 4789, "mtu": 1400},
     {"plugin": "azure", "version": "1.6.21"},
+    {"plugin": "azure", "version": "1.6.21", "policy": "calico"},
+    {"plugin": "calico", "mode": "vxlan"},
+    {"plugin": "calico"},
+    {"plugin": "ovn-kubernetes", "version": "1.3.0", "port": 9898},
+    {"plugin": "wincni"},
 )
 
 
@@ -206,11 +213,29 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
         "cni_plugins_url": ["cni-plugins"],
+        "calico_url": ["calico"],
         "flannel_url": ["flannel"],
+        "hybrid_overlay_url": ["hybrid-overlay"],
         "network_plugin_url": ["network-plugin"],
         "flannel_plugin_url": ["flannel-plugin"],
+        "wincni_url": ["wincni"],
         "wins_url": ["wins"],
         "gmsa_keyvault_url": ["gmsa-plugin"],
+        "debug_tools_base_url": [
+            *[
+                "VFP-psm1",
+                "collectlogs-ps1",
+                "dumpVfpPolicies-ps1",
+                "helper-psm1",
+                "hns-v2-psm1",
+                "portReservationTest-ps1",
+                "starthnstrace-cmd",
+                "starthnstrace-ps1",
+                "startpacketcapture-cmd",
+                "startpacketcapture-ps1",
+                "stoppacketcapture-cmd",
+            ]
+        ],
         "ssh_source_url": ["openssh"],
         "docker_url": ["docker"],
         "cri_dockerd_url": ["cri-dockerd"],
@@ -234,6 +259,7 @@ def _read_or_none(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of
 SPECS = (
     *(_spec(asked, "aws") for asked in (ASKED, *DOCKER)),
     *(_spec({**ASKED, "cni": network}, "aws") for network in NETWORKS),
+    *(_spec({"cni": network, "kube_proxy": "service"}, "aws") for network in NETWORKS),
     _spec({"cni": {"plugin": "flannel"}, "kube_proxy": "service"}, "aws"),
     _spec({"kubernetes": {"version": "1.32.13"}, "kube_proxy": "service"}, "aws"),
 )
@@ -432,6 +458,51 @@ def test_containerd_is_told_what_is_asked(version: str) -> None:
     assert layers["discard_unpacked_layers"] is False
     folders = {draft.fields["path"] for draft in step.drafts if draft.kind == "directory"}
     assert {path.rpartition("\\")[0] for path in files} <= {home, *folders}
+
+
+@pytest.mark.parametrize(
+    ("service", "network", "values"),
+    [
+        (
+            "CalicoNode",
+            {"plugin": "calico", "mode": "vxlan"},
+            {
+                "Application": r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe",
+                "AppDirectory": r"C:\CalicoWindows",
+                "AppParameters": "-NoProfile -NonInteractive -ExecutionPolicy Bypass -File "
+                r"C:\CalicoWindows\node\node-service.ps1",
+                **dict.fromkeys(("AppStdout", "AppStderr"), r"C:\var\log\calico\calico-node.log"),
+            },
+        ),
+        (
+            "hybrid-overlay-node",
+            {"plugin": "ovn-kubernetes", "version": "1.3.0"},
+            {
+                **{"Application": r"C:\k\hybrid-overlay-node.exe", "AppDirectory": r"C:\k"},
+                **dict.fromkeys(("AppStdout", "AppStderr"), r"C:\var\log\hybrid-overlay\hybrid-overlay-node.log"),
+            },
+        ),
+    ],
+)
+def test_services_of_networks_run_under_nssm(service: str, network: dict[str, Any], values: dict[str, str]) -> None:
+    """It restarts and logs what it starts. What only a joined node knows it is told later."""
+    drafts = [draft for step in _evaluated({"cni": network, "kube_proxy": "none"}, "aws") for draft in step.drafts]
+    key = rf"HKLM:\SYSTEM\CurrentControlSet\Services\{service}\Parameters"
+    found = {draft.fields["name"]: draft.fields["data"] for draft in drafts if draft.fields.get("key") == key}
+    rotation = {"AppRotateFiles": 1, "AppRotateOnline": 1, "AppRotateBytes": 104857600}
+    assert found == {**values, **rotation, "AppRestartDelay": 5000, "AppThrottle": 0, "AppNoConsole": 1}
+    (fields,) = [draft.fields for draft in drafts if draft.kind == "service" and draft.fields["name"] == service]
+    assert (fields["command"], fields["start"]) == (r"C:\k\nssm.exe", "manual")
+
+
+@pytest.mark.parametrize(
+    ("version", "registry"), [("3.27.0", "docker.io"), ("3.30.3", "docker.io"), ("3.31.0", "quay.io")]
+)
+def test_calicos_images_are_those_of_its_pods(version: str, registry: str) -> None:
+    names = [f"{registry}/calico/{name}:v{version}" for name in ("cni-windows", "node-windows")]
+    asked = {"cni": {"plugin": "calico", "version": version}}
+    assert _spec(asked, "aws").facts.cni_images == names
+    assert _spec({**asked, "images": names[:1]}, "aws").facts.cni_images == names[1:]
 
 
 def test_flanneld_runs_under_nssm() -> None:

@@ -9,7 +9,7 @@ import pytest
 from imagegen.rehearsal.machine.wins import list_programs
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 from imagegen.rehearsal.releases import catalogued_releases
-from tests.conftest import REPOSITORY
+from tests.samples_support import CASES, make, texts
 from tests.unit.steps.test_node_demands import ONLY_SYSTEM_AND_ADMINISTRATORS, evaluated
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_a_policy_of_the_operator_replaces_the_configuration() -> None:
 
 def test_the_sample_keeps_pods_off_the_pipe() -> None:
     """The pipe is a volume of type hostPath. Only pods of kube-system may have one."""
-    text = (REPOSITORY / "docs" / "samples" / "wins-pipe.yaml").read_bytes()
+    text = texts(make(CASES["wins-1.22"]))["wins-pipe.yaml"].encode()
     objects = [read_yaml_map(part, "sample") for part in text.split(b"---\n")]
     named = {(item["kind"], item["metadata"]["name"]): item for item in objects}
     closed = named["PodSecurityPolicy", "without-host-paths"]["spec"]
@@ -141,3 +141,18 @@ def test_the_sample_keeps_pods_off_the_pipe() -> None:
     for name, binding in bindings.items():
         (rule,) = named["ClusterRole", binding["roleRef"]["name"]]["rules"]
         assert rule["resourceNames"] == [name.removeprefix("use-pods-")]
+
+
+def test_later_samples_keep_pods_off_the_pipe() -> None:
+    (file,) = [read_yaml_map(texts(make(CASES["wins-1.28"]))["wins-pipe.yaml"].encode(), "sample")]
+    (plugin,) = file["plugins"]
+    assert plugin["configuration"]["defaults"]["enforce"] == "baseline"
+    assert plugin["configuration"]["exemptions"] == {"namespaces": ["kube-system"]}
+    parts = texts(make(CASES["wins-1.34"]))["wins-pipe.yaml"].encode().split(b"---\n")
+    policy, binding = (read_yaml_map(part, "sample") for part in parts)
+    (rule,) = policy["spec"]["validations"]
+    assert rule["expression"] == "!has(object.spec.volumes) || object.spec.volumes.all(volume, !has(volume.hostPath))"
+    (other,) = policy["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert other == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
+    assert (policy["spec"]["failurePolicy"], binding["spec"]["validationActions"]) == ("Fail", ["Deny"])
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]

@@ -1,12 +1,13 @@
 # Gives a node its part of the pod network. User data calls it after kubeadm join: only then the cluster has given the node its range of addresses.
 # It fills the templates in the folder cni beside this script. places.txt there has the path of each, network.json, if there is one, the network that the plugin expects,
-# and services.txt, if there is one, the services that can run only now.
+# services.txt, if there is one, the services that can run only now, and pod-range.txt, if there is one, the field of the node with its range.
 [CmdletBinding(PositionalBinding = $false)]
 param(
     [string]$ClusterCidr = '',
     [string]$ServiceCidr = '',
     [string]$PodCidr = '',
     [string]$NetworkName = '',
+    [string]$SourceVip = '',
     [string]$StateFolder = 'C:\var\lib\kubelet',
     [string]$ConfigFolder = 'C:\etc\kubernetes'
 )
@@ -22,13 +23,13 @@ function Get-NodeName {
     return [System.Net.Dns]::GetHostName().ToLowerInvariant()
 }
 
-# Asks the cluster for the node's range, which the controller manager assigns some time after the join.
+# Asks the cluster for the node's range, which a controller assigns some time after the join.
 function Get-PodRange {
-    [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [int]$TimeoutSeconds)
+    [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
     $start.FileName = "$PSScriptRoot\kubectl.exe"
     # kubectl asks an unreachable server five times: all of them must end within a minute.
-    $start.Arguments = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath={.spec.podCIDR}"
+    $start.Arguments = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath=$Field"
     # kubelet's kubeconfig may name its certificate without a drive.
     $start.WorkingDirectory = 'C:\'
     $start.UseShellExecute = $false
@@ -43,7 +44,7 @@ function Get-PodRange {
         }
         $text = $reading.Result.Trim()
         if ($process.ExitCode -eq 0 -and $text -ne '') { return $text }
-        if ($clock.Elapsed.TotalSeconds -ge $TimeoutSeconds) { throw "the cluster gave node $Name no range of pod addresses in $TimeoutSeconds seconds: does its controller manager allocate them, or is -PodCidr missing?" }
+        if ($clock.Elapsed.TotalSeconds -ge $TimeoutSeconds) { throw "the cluster gave node $Name no range of pod addresses in $TimeoutSeconds seconds: does its controller allocate them, or is -PodCidr missing?" }
         Start-Sleep -Seconds 5
     }
 }
@@ -115,15 +116,15 @@ function Set-Network {
     Enable-Forwarding -Address $EndpointAddress -Endpoint $endpoint.ID
 }
 
-# Starts a service now, and at each start of Windows. If nssm is its program, it gives the name of the node to what it starts.
+# Starts a service now, and at each start of Windows. What nssm starts for it may need a flag or an environment that only a joined node knows.
 function Start-NodeService {
-    [CmdletBinding()] param([string]$Name, [string]$NodeName)
-    $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$Name\Parameters"
-    if (Test-Path -LiteralPath $key) {
-        $null = New-ItemProperty -LiteralPath $key -Name AppEnvironmentExtra -PropertyType MultiString -Value @("NODE_NAME=$NodeName") -Force
-    }
-    Set-Service -Name $Name -StartupType Automatic
-    Start-Service -Name $Name
+    [CmdletBinding()] param([string]$Line)
+    $name, $value, $text = $Line -split ' ', 3
+    $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$name\Parameters"
+    if ($value -eq 'AppParameters') { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType ExpandString -Value $text -Force }
+    elseif ($value) { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType MultiString -Value ($text -split '\|') -Force }
+    Set-Service -Name $name -StartupType Automatic
+    Start-Service -Name $name
 }
 
 $code = 1
@@ -134,7 +135,9 @@ try {
     foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
     # Some plugins get the addresses of pods elsewhere: then nothing waits for a range.
     $needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
-    if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -TimeoutSeconds 300 }
+    $field = '{.spec.podCIDR}'
+    if ($texts.ContainsKey('pod-range.txt')) { $field = $texts['pod-range.txt'].Trim() }
+    if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -Field $field -TimeoutSeconds 300 }
     if (-not $needed) { $PodCidr = $ClusterCidr }
     if ($NetworkName -eq '' -and (@($texts.Values) -match '<NETWORK>')) { throw '-NetworkName is required: the image does not know the name of the pod network' }
     foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
@@ -150,6 +153,7 @@ try {
         '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
         '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
         '<NETWORK>' = $NetworkName
+        '<SOURCE_VIP>' = $SourceVip
         '<NODE_NAME>' = $node
         '<NODE_ADDRESS>' = $own.IPAddress
         '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
@@ -168,8 +172,8 @@ try {
         [System.IO.File]::Move("${path}.new", $path)
     }
     if ($texts.ContainsKey('services.txt')) {
-        foreach ($name in $texts['services.txt'] -split '\r?\n') {
-            if ($name -ne '') { Start-NodeService -Name $name -NodeName $node }
+        foreach ($line in $texts['services.txt'] -split '\r?\n') {
+            if ($line -ne '') { Start-NodeService -Line $line }
         }
     }
     $code = 0

@@ -24,7 +24,7 @@ $code = 1
 $state = 'C:\var\lib\kubelet'
 $configurations = 'C:\etc\cni\net.d'
 try {
-    foreach ($name in 'kubelet', 'kube-proxy', 'flanneld') {
+    foreach ($name in 'kubelet', 'kube-proxy', 'flanneld', 'hybrid-overlay-node', 'CalicoFelix', 'CalicoNode') {
         if (-not (Test-Path -LiteralPath "HKLM:\SYSTEM\CurrentControlSet\Services\$name")) { continue }
         # set-pod-network.ps1 has made the others automatic. On the image they are manual.
         if ($name -ne 'kubelet') { Set-Service -Name $name -StartupType Manual }

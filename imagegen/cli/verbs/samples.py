@@ -1,0 +1,110 @@
+"""`imagegen samples`: writes the cluster's side for an image."""
+
+import ipaddress
+from pathlib import Path
+
+import click
+import pydantic
+
+from imagegen import loading
+from imagegen.cli import options
+from imagegen.cli.output import print_as
+from imagegen.cli.tables import check_known, columns, terminal_width
+from imagegen.config.value_types import ImageRef
+from imagegen.errors import ConfigError
+from imagegen.rules.nodes import find_lack_of_host_process
+from imagegen.samples.make import Samples, SamplesRequest, make_samples
+from imagegen.samples.network import known_networks
+from imagegen.samples.write import write_samples
+
+
+def _check_range(_context: click.Context, _option: click.Parameter, text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Network(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write an IPv4 range such as 10.244.0.0/16") from None
+
+
+@click.command()
+@options.CONFIG
+@options.TARGETS
+@options.SET
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder for the samples.")
+@click.option(
+    "--network",
+    metavar="PLUGIN",
+    help=f"With cni.plugin: none, the plugin that the cluster installs: {', '.join(known_networks())}.",
+)
+@click.option("--image", "images", multiple=True, metavar="NAME=REF", help="Your own container image; may be repeated.")
+@click.option(
+    "--cluster-cidr", default="10.244.0.0/16", show_default=True, callback=_check_range, help="The cluster's pods."
+)
+@click.option(
+    "--service-cidr", default="10.96.0.0/12", show_default=True, callback=_check_range, help="The cluster's services."
+)
+@options.FORMAT
+def samples(
+    config: Path,
+    target: str | None,
+    sets: tuple[str, ...],
+    out: Path,
+    network: str | None,
+    images: tuple[str, ...],
+    cluster_cidr: str,
+    service_cidr: str,
+    form: str,
+) -> None:
+    """Write what the cluster needs for an image: kube-proxy, flannel, runtime classes, policies, bootstrap configs.
+
+    OUT/README.md says what to apply, and in which order. Only files of an earlier run are replaced.
+
+    \b
+      imagegen samples image.yaml --out samples
+      imagegen samples image.yaml --out samples --network calico
+      imagegen samples image.yaml --out samples --network flannel-vxlan --image flannel=host/flannel:1
+
+    If nobody publishes a container image that a sample needs, imagegen refuses to write the samples (exit code 5)
+    until --image names yours.
+    """
+    if network is not None:
+        check_known("network", network, known_networks(), "samples --help")
+    loaded = options.load_config(config, sets)
+    names = loading.find_targets(loaded, target)
+    loading.reject_unimplemented(loaded, names)
+    request = SamplesRequest(network, _parse_images(images), cluster_cidr, service_cidr)
+    made = make_samples([loaded.specs[name] for name in names], find_lack_of_host_process(loaded.config), request)
+    write_samples(made, out)
+    print_as(form, _samples_json(made, out), _samples_lines(made, out))
+
+
+def _parse_images(words: tuple[str, ...]) -> dict[str, str]:
+    images: dict[str, str] = {}
+    for word in words:
+        name, _, reference = word.partition("=")
+        try:
+            images[name] = pydantic.TypeAdapter(ImageRef).validate_python(reference)
+        except pydantic.ValidationError as error:
+            raise ConfigError(
+                f"--image {word}: {error.errors()[0]['msg']}",
+                hint="write it as kube-proxy=registry.example.com/name:tag",
+            ) from None
+    return images
+
+
+def _samples_json(made: Samples, out: Path) -> dict[str, object]:
+    return {
+        "folder": str(out),
+        "files": [{"name": file.name, "title": file.title, "how": file.how} for file in made.files],
+        "images": {image.name: image.reference for image in made.images},
+        "left_out": list(made.left_out),
+    }
+
+
+def _samples_lines(made: Samples, out: Path) -> list[str]:
+    rows = [(file.name, file.title) for file in made.files]
+    left = [f"left out: {reason}" for reason in made.left_out]
+    return [
+        f"wrote {len(rows) + 1} files to {out}; README.md says how to use them",
+        *columns(rows, terminal_width()),
+        *left,
+    ]

@@ -1,0 +1,65 @@
+"""The commands that the user data of a node runs, as the bootstrap config of Cluster API has them. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from imagegen.catalog.facts import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from imagegen.samples.network import Network
+    from imagegen.settle.spec import Spec
+
+_POWERSHELL = "powershell -NoProfile -ExecutionPolicy Bypass -File"
+
+
+def bootstrap_context(spec: Spec, cluster_cidr: str, service_cidr: str, network: Network) -> dict[str, object]:
+    """The values of a cloud's template. Commands are quoted as YAML needs it."""
+    config = spec.config
+    folder = config.kubernetes.install_path
+    pre = [f"{call} || exit 1" for call in _calls(folder, "pre-kubeadm", config.kubeadm_scripts.pre)]
+    post = []
+    if spec.facts.cni_files:
+        call = rf"{_POWERSHELL} {folder}\set-pod-network.ps1"
+        named = "" if spec.facts.pod_network else f" -NetworkName {network.name or 'NETWORK_NAME'}"
+        ranges = f"-ClusterCidr {cluster_cidr} -ServiceCidr {service_cidr}"
+        post.append(f"{call} {ranges}{named} || exit 1")
+    post += _calls(folder, "post-kubeadm", config.kubeadm_scripts.post)
+    asks_docker = config.runtime.docker is not None and config.runtime.docker.cri_dockerd is None
+    return {
+        "name": f"{config.name}-{spec.target}",
+        "pre": [json.dumps(command) for command in pre],
+        "post": [json.dumps(command) for command in post],
+        "files": list(_kubeconfigs(spec, network)),
+        "socket": _socket(spec),
+        # kubeadm names its own for Docker, which may not run on the node's Windows.
+        "sandbox_image": config.kubernetes.pause_image if asks_docker else None,
+    }
+
+
+def _calls(folder: str, name: str, scripts: Sequence[str]) -> Iterator[str]:
+    """The calls of the scripts that the step `kubeadm-scripts` puts on the image."""
+    for number, script in enumerate(scripts, 1):
+        yield rf"{_POWERSHELL} {folder}\{name}\{number:02}-{script.rpartition('/')[2]}"
+
+
+def _kubeconfigs(spec: Spec, network: Network) -> Iterator[dict[str, str]]:
+    """The kubeconfigs of service accounts that services of the node read."""
+    if network.plugin == "flannel" and network.is_on_image:
+        yield {"path": "/etc/kubernetes/flannel.conf", "secret": "flannel-kubeconfig"}
+    if spec.config.kube_proxy == "service":
+        yield {"path": "/etc/kubernetes/kube-proxy.conf", "secret": "kube-proxy-kubeconfig"}
+
+
+def _socket(spec: Spec) -> str:
+    runtime = spec.config.runtime
+    if runtime.containerd:
+        return "npipe:////./pipe/containerd-containerd"
+    if runtime.docker and runtime.docker.cri_dockerd:
+        return "npipe:////./pipe/cri-dockerd"
+    # kubeadm 1.14 knows no pipes.
+    is_first = numbers(spec.config.kubernetes.version)[:2] <= (1, 14)
+    return "tcp://localhost:2375" if is_first else "npipe:////./pipe/docker_engine"

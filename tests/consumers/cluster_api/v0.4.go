@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/blang/semver"
+	bootstrapv1 "sigs.k8s.io/cluster-api/bootstrap/kubeadm/api/v1alpha4"
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/internal/cloudinit"
+	kubeadmtypes "sigs.k8s.io/cluster-api/bootstrap/kubeadm/types"
+)
+
+type spec = bootstrapv1.KubeadmConfigSpec
+
+func prepare(asked input) (string, cloudinit.BaseUserData, error) {
+	data := cloudinit.BaseUserData{
+		AdditionalFiles:     asked.Spec.Files,
+		PreKubeadmCommands:  asked.Spec.PreKubeadmCommands,
+		PostKubeadmCommands: asked.Spec.PostKubeadmCommands,
+		Users:               asked.Spec.Users,
+		KubeadmVerbosity:    verbosity(asked.Spec.Verbosity),
+	}
+	version, err := semver.Parse(asked.Kubernetes)
+	if err != nil {
+		return "", data, err
+	}
+	text, err := kubeadmtypes.MarshalJoinConfigurationForVersion(asked.Spec.JoinConfiguration, version)
+	return text, data, err
+}

@@ -1,0 +1,1 @@
+Add-Content -Path C:\walk\order.txt -Value after

@@ -1,0 +1,83 @@
+"""`imagegen samples` writes its files again, touches no others, and tells people and programs what it wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.errors import RefusedError
+from imagegen.samples.write import write_samples
+from tests.samples_support import BASE, CASES, make, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., tuple[object, str, str]]
+
+CALICO, ROUTES = make(CASES["calico"]), make(CASES["flannel-routes"])
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_another_run_replaces_only_its_own_files(tmp_path: Path) -> None:
+    own = {"notes.md": "mine", "policy.yaml": "kind: Policy"}
+    for name, text in own.items():
+        (tmp_path / name).write_text(text)
+    write_samples(ROUTES, tmp_path)
+    assert contents(tmp_path) == {**texts(ROUTES), "README.md": ROUTES.readme, **own}
+    (tmp_path / "kube-proxy.yaml").write_text(texts(ROUTES)["kube-proxy.yaml"] + "# edited\n")
+    write_samples(CALICO, tmp_path)
+    assert contents(tmp_path) == {**texts(CALICO), "README.md": CALICO.readme, **own}
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "folder"])
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path, kind: str) -> None:
+    place, own = tmp_path / "samples" / "kube-proxy.yaml", tmp_path / "own.yaml"
+    place.parent.mkdir()
+    own.write_text(texts(CALICO)["kube-proxy.yaml"])
+    if kind == "file":
+        place.write_text("kind: DaemonSet\n")
+    elif kind == "link":
+        # Its content does not count: writing through it would change a file elsewhere.
+        place.symlink_to(own)
+    else:
+        place.mkdir()
+    with pytest.raises(RefusedError, match=r"kube-proxy\.yaml exists, and imagegen did not write it"):
+        write_samples(CALICO, place.parent)
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_the_command_tells_what_it_wrote(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("samples", BASE, "--out", tmp_path, "--network", "calico", "--target", "aws")
+    assert code == 0
+    assert out.startswith(f"wrote 4 files to {tmp_path}; README.md says how to use them\n")
+    assert "bootstrap-azure.yaml" not in out
+    code, out, _ = run("samples", BASE, "--out", tmp_path, "--format", "json")
+    told = json.loads(out)
+    assert {file["name"] for file in told["files"]} | {"README.md"} == contents(tmp_path).keys()
+    assert told["images"] == {}
+    assert "kube-proxy.yaml" in told["left_out"][0]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--network", "calicoo"], 2, 'unknown network "calicoo"'),
+        (["--network", "calico", "--image", "kube-proxy=nginx"], 2, "--image kube-proxy=nginx: "),
+        (["--cluster-cidr", "10.244.0.1/16"], 2, "has host bits set; write an IPv4 range such as 10.244.0.0/16"),
+        (["--network", "flannel-vxlan"], 5, "hint: build them, and name yours: --image flannel=registry"),
+        (["--set", "provisioner=ansible"], 5, "uses settings that are not implemented yet"),
+    ],
+)
+def test_what_cannot_be_written_is_an_error(
+    run: Run, tmp_path: Path, options: list[str], code: int, message: str
+) -> None:
+    found, out, err = run("samples", BASE, "--out", tmp_path / "samples", *options)
+    assert (found, out) == (code, "")
+    assert message in err
+    assert not (tmp_path / "samples").exists()
