@@ -74,6 +74,10 @@ test: check ## Run all tests: the check, then whole rehearsals with real Packer.
 	$(IMAGEGEN) tools
 	$(PYTEST) -q -n 2 -m e2e
 
+.PHONY: losses
+losses: $(STAMP) ## Take each resource out of the plans, build, boot a node, and check what it lost.
+	$(PYTEST) -q -n 2 tests/losses/losses.py
+
 .PHONY: golden
 golden: $(STAMP) ## Rewrite the golden files that differ. Read the diff before you commit it.
 	@IMAGEGEN_UPDATE_GOLDEN=1 $(PYTEST) -q --tb=short -rN $(GOLDENS) || { \
@@ -87,4 +91,4 @@ figures: $(STAMP) ## Count the figures in docs/figures.md.
 .PHONY: bench
 bench: $(STAMP) ## Measure start-up, rehearsals and WinRM traffic.
 	$(IMAGEGEN) tools
-	$(BIN)/python tests/bench/bench.py
+	$(BIN)/python -m tests.bench.bench

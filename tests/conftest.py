@@ -25,8 +25,10 @@ from imagegen.artifacts.image_lookup import LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
+from imagegen.documents import yaml
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
+from imagegen.rehearsal import artifacts
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.steps import model as steps_model
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.plan.resolve import Decision
+    from imagegen.rehearsal.releases import PublishedFile
 
 # As the command line does: moto's sample images take long to load, and no test wants them.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
@@ -61,7 +64,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 # Seldom: looking through all that lives for garbage took a sixth of a run. What is not in a cycle goes at once anyway.
-gc.set_threshold(10_000, 10, 10)
+gc.set_threshold(100_000, 20, 50)
 
 
 def pytest_collection_finish() -> None:
@@ -69,17 +72,33 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+_SHIPPED_STEPS = REPOSITORY / "ansible-win"
 _load_step = steps_model._load_step
 _load_shipped_step = functools.cache(_load_step)
 
 
 def _load_step_once(folder: Path, shown_as: str) -> steps_model.Step:
-    """The repository stays as it is while tests run: its steps are read once. Steps of a test's own are read anew."""
-    load = _load_shipped_step if folder.is_relative_to(REPOSITORY / "ansible-win") else _load_step
-    return load(folder, shown_as)
+    """The repository stays as it is while tests run: its steps are read once. Steps of a test's own are read anew,
+    unless they are links to those of the repository."""
+    real = folder.resolve() if folder.is_symlink() else folder
+    return _load_shipped_step(real, shown_as) if real.is_relative_to(_SHIPPED_STEPS) else _load_step(folder, shown_as)
 
 
 steps_model._load_step = _load_step_once
+# A document and a stand-in follow from their text and their record, and nobody changes them: tests have the same ones
+# again and again.
+yaml._parse = functools.lru_cache(maxsize=512)(yaml._parse)
+_make_stand_in, _stand_ins = artifacts._stand_in, dict[str, bytes]()
+
+
+def _stand_in_once(published: PublishedFile) -> bytes:
+    record = repr(published)
+    if record not in _stand_ins:
+        _stand_ins[record] = _make_stand_in(published)
+    return _stand_ins[record]
+
+
+artifacts._stand_in = _stand_in_once
 
 # Open until the first test: pytest's own workers are processes.
 _guarded = {"world": False}
@@ -153,18 +172,18 @@ def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
 
 
 def _lock_for(prepared: Iterable[pipeline.PreparedTarget]) -> Lock:
-    artifacts: dict[str, LockedArtifact] = {}
+    files: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
     images: dict[str, LockedImage] = {}
     for target in prepared:
         stand_ins = make_artifacts(target.steps)
-        artifacts |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(target.steps).items()}
+        files |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(target.steps).items()}
         spec = target.spec
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)
         bases[target.name] = looked_up(spec.provider, request)
         for name, image in target.images.items():
             images[name] = look_up_image(image, Registries([name], image.mirrors).ask)
-    return Lock(artifacts=artifacts, base_images=bases, images=images)
+    return Lock(artifacts=files, base_images=bases, images=images)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,18 @@ _CONDITIONAL = re.compile(r"(\S+)(?: (==|!=) null)? \? (.+) : (.+)")
 NULL = "null"
 
 
+@functools.cache
+def parse_hcl(text: str) -> Mapping[str, Any]:
+    """HCL as data. Most settings are in a tree's variables, so that many trees have the same HCL."""
+    return hcl2.loads(text)
+
+
 def source_attributes(text: str, cloud: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Each attribute by its path: a value as JSON where the tree decides it, and otherwise the expression.
 
     `null` is a value here; the plugin takes it as not written.
     """
-    document = hcl2.loads(text)
+    document = parse_hcl(text)
     own = {name: said for block in document.get("locals", []) for name, said in block.items()}
     (blocks,) = document["source"]
     (named,) = _named(blocks).values()

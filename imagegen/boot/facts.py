@@ -2,6 +2,10 @@
 
 from typing import Literal
 
+from imagegen.boot.network_facts import KubeProxy as KubeProxy
+from imagegen.boot.network_facts import NetworkPolicies as NetworkPolicies
+from imagegen.boot.network_facts import PodNetwork as PodNetwork
+from imagegen.boot.sealed import Sealed
 from imagegen.boot.upkeep import Drift, Rejoin, Upgrade
 from imagegen.resources.model import Strict
 
@@ -87,6 +91,11 @@ class Kubelet(Strict):
     """Those that kubeadm wrote when the node joined."""
     lost_address: str
     """The address in its arguments, if the cluster does not know it. Else empty."""
+    keeps_log: bool
+    is_reached: bool
+    """Whether Windows' firewall lets the API server connect to it."""
+    shares_volumes: bool
+    """Whether containers may change what is in the folder of the pods' volumes."""
 
 
 class CredentialProvider(Strict):
@@ -119,44 +128,6 @@ class Pod(Strict):
     """As the config names it. Empty for the sandbox, which every pod has."""
     failure: str
     """Why it did not start. Empty if it did."""
-
-
-class PodNetwork(Strict):
-    """The network of pods, if the image has its plugin."""
-
-    plugin: str
-    """Empty if the cluster installs its own plugin."""
-    unready: str
-    """Why the cluster knows the node as not ready, in kubelet's words. Empty if it knows it as ready."""
-    refusal: str
-    """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
-    missing_routes: tuple[str, ...] | None
-    """The static routes between nodes that are missing, as sentences. None if the plugin needs none."""
-
-
-class KubeProxy(Strict):
-    """The service kube-proxy, if the config adds it."""
-
-    is_asked: bool
-    failure: str
-    """Why it does not run. Empty if it does, or waits for its network."""
-    node: str
-    """The node for which it runs."""
-    network: str
-    """The network that it uses, or waits for."""
-    waits: bool
-
-
-class NetworkPolicies(Strict):
-    """What enforces network policies beside the network plugin, if the config adds it."""
-
-    is_running: bool
-    failure: str
-    """Why it does not run. Empty if nothing is known."""
-    networks: str
-    """The pattern of the names of the networks in which it enforces policies. Empty if it does not run."""
-    is_enforced: bool
-    """Whether the network of pods has such a name."""
 
 
 class Wins(Strict):
@@ -261,6 +232,8 @@ class Builder(Strict):
     rules: tuple[str, ...]
     accounts: tuple[str, ...]
     """Its accounts that can still log on."""
+    profiles: tuple[str, ...]
+    """The folders of its accounts that cannot."""
 
 
 class Windows(Strict):
@@ -388,6 +361,7 @@ class NodeFacts(Strict):
     """The rights on the guarded folders, and on everything in them, after one of the boots."""
     own_files: tuple[OwnFile, ...]
     builder: Builder
+    sealed: Sealed
     user_data_of_restart: bool
     """Whether cloudbase-init ran the user data at the second boot."""
     commands_of_restart: tuple[str, ...]

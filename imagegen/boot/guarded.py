@@ -75,7 +75,12 @@ _SSH_SECRETS: Final = (
     "administrators_authorized_keys",
     *(f"ssh_host_{kind}_key" for kind in ("dsa", "ecdsa", "ed25519", "rsa")),
 )
-_ELSEWHERE: Final = (Guarded(_SSH, _READ), *(Guarded(rf"{_SSH}\{name}", _NONE) for name in _SSH_SECRETS))
+_RELEASE_RECORD: Final = r"C:\ProgramData\imagegen"
+_ELSEWHERE: Final = (
+    Guarded(_SSH, _READ),
+    *(Guarded(rf"{_SSH}\{name}", _NONE) for name in _SSH_SECRETS),
+    Guarded(_RELEASE_RECORD, _NONE),
+)
 
 
 def list_guarded(layout: Mapping[str, str]) -> tuple[Guarded, ...]:

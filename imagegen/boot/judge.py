@@ -15,6 +15,7 @@ from imagegen.boot.checks import (
     images,
     network,
     node,
+    sealing,
     services,
     ssh,
     traces,
@@ -39,6 +40,7 @@ CHECKS: Final = (
     *gmsa.CHECKS,
     *ssh.CHECKS,
     *traces.CHECKS,
+    *sealing.CHECKS,
 )
 
 

@@ -9,7 +9,7 @@ _LONGEST: Final = 1000
 
 PhaseStatus: TypeAlias = Literal["started", "finished", "failed"]
 ArtifactStatus: TypeAlias = Literal["fetching", "ready"]
-ResourceStatus: TypeAlias = Literal["ok", "changed", "failed", "drifted", "would change", "skipped"]
+ResourceStatus: TypeAlias = Literal["ok", "changed", "failed", "drifted", "skipped"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -255,7 +255,9 @@ class Timeouts(Strict):
         default=30, description="Minutes until the new machine answers over WinRM.", examples=[45]
     )
     restart: Minutes = pydantic.Field(default=30, description="Minutes for a restart of the machine.", examples=[60])
-    generalise: Minutes = pydantic.Field(default=60, description="Minutes for sealing, with sysprep.", examples=[90])
+    generalise: Minutes = pydantic.Field(
+        default=150, description="Minutes for sealing, with the clean-up of Windows and sysprep.", examples=[180]
+    )
 
 
 class ImageConfig(Strict):

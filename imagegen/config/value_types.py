@@ -7,7 +7,6 @@ import ipaddress
 import re
 from typing import Annotated, Final
 
-import idna
 import pydantic
 
 from imagegen.documents.problems import quoted
@@ -111,6 +110,9 @@ def check_host(host: str) -> str:
         if holds:
             raise InvalidValue(message, hint)
     if "xn--" in host.lower():
+        # Nearly no config has such a name, and importing this takes as long as reading a config.
+        import idna
+
         # The HTTP client does the same check, but its error ends the program.
         try:
             idna.decode(host)

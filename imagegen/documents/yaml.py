@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 import ruamel.yaml
 import ruamel.yaml.error
 from ruamel.yaml import events
+from ruamel.yaml.cyaml import CBaseLoader
 
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import read_file
@@ -159,7 +160,9 @@ def _parse(text: str, file: str) -> Document:
 
 
 def _document(text: str, file: str, *, pure: bool) -> Document:
-    reading = _Reading(file, _check(ruamel.yaml.YAML(typ="safe", pure=pure).parse(text), file), {}, [])
+    # The parser in C is used directly: ruamel.yaml.YAML looks for plug-ins and makes classes for each document.
+    parsed = ruamel.yaml.YAML(typ="safe", pure=True).parse(text) if pure else iter(CBaseLoader(text).get_event, None)
+    reading = _Reading(file, _check(parsed, file), {}, [])
     data: object = {}
     for event in reading.parsed:
         if isinstance(event, events.NodeEvent):

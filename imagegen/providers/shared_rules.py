@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence, Sized
@@ -73,6 +72,9 @@ def find_unknown_regions(provider: str, title: str, places: dict[YamlPath, str])
     known = table("regions")[provider]
     for path, region in places.items():
         if region not in known:
+            # Few configs have such a region, and importing this takes as long as reading a config.
+            import difflib
+
             close = difflib.get_close_matches(region, known, n=1)
             yield Finding(
                 path,

@@ -1,7 +1,6 @@
 """The rules for the container runtime: Docker, containerd, its registries and its own settings. Pure."""
 
 import functools
-import tomllib
 from collections.abc import Iterator
 from typing import Final
 
@@ -316,6 +315,9 @@ def _settings(given: RuleInput) -> tuple[dict[str, object], int]:
 @functools.lru_cache(maxsize=1)
 def _parsed(text: str) -> dict[str, object] | str:
     """The parsed TOML, or the reason why it is invalid."""
+    # Few configs have such settings, and importing this takes as long as reading a config.
+    import tomllib
+
     if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
         return f"a line has more than {_LONGEST_LINE} characters"
     try:

@@ -5,21 +5,20 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# Waits for the service, which Windows may still be starting or stopping.
-function Wait-WinRm {
-    [CmdletBinding()] param([int]$TimeoutSeconds)
+$code = 0
+try {
     Set-Service -Name 'WinRM' -StartupType Automatic
-    $limit = [System.TimeSpan]::FromSeconds($TimeoutSeconds)
+    $limit = [System.TimeSpan]::FromSeconds(120)
     $service = Get-Service -Name 'WinRM'
-    # A service that is still stopping cannot be started (error 1056).
+    # Windows may still be starting or stopping it. A service that is still stopping cannot be started (error 1056).
     if ([string]$service.Status -eq 'StopPending') { $service.WaitForStatus('Stopped', $limit) }
     if ([string]$service.Status -eq 'Stopped') { $null = $service.Start() }
     $service.WaitForStatus('Running', $limit)
-}
-
-# Makes one listener on port 5986 with a certificate for two days, and removes all other listeners.
-function Install-Listener {
-    [CmdletBinding()] param()
+    $null = Set-WSManInstance -ResourceURI 'winrm/config' -ValueSet @{ MaxTimeoutms = '1800000' }
+    $null = Set-WSManInstance -ResourceURI 'winrm/config/winrs' -ValueSet @{ MaxMemoryPerShellMB = '2048' }
+    $null = Set-WSManInstance -ResourceURI 'winrm/config/service' -ValueSet @{ AllowUnencrypted = 'false' }
+    $null = Set-WSManInstance -ResourceURI 'winrm/config/service/auth' -ValueSet @{ Basic = 'false'; Negotiate = 'true' }
+    # One listener, on port 5986, with a certificate for two days.
     $certificate = New-SelfSignedCertificate -DnsName $env:COMPUTERNAME -CertStoreLocation 'Cert:\LocalMachine\My' -FriendlyName 'imagegen-winrm' `
         -KeyAlgorithm RSA -KeyLength 2048 -HashAlgorithm SHA256 -KeyExportPolicy NonExportable -NotAfter ([System.DateTime]::Now.AddDays(2))
     foreach ($listener in @(Get-WSManInstance -ResourceURI 'winrm/config/Listener' -Enumerate)) {
@@ -27,16 +26,6 @@ function Install-Listener {
     }
     $null = New-WSManInstance -ResourceURI 'winrm/config/Listener' -SelectorSet @{ Address = '*'; Transport = 'HTTPS' } `
         -ValueSet @{ Hostname = $env:COMPUTERNAME; CertificateThumbprint = $certificate.Thumbprint }
-}
-
-$code = 0
-try {
-    Wait-WinRm -TimeoutSeconds 120
-    $null = Set-WSManInstance -ResourceURI 'winrm/config' -ValueSet @{ MaxTimeoutms = '1800000' }
-    $null = Set-WSManInstance -ResourceURI 'winrm/config/winrs' -ValueSet @{ MaxMemoryPerShellMB = '2048' }
-    $null = Set-WSManInstance -ResourceURI 'winrm/config/service' -ValueSet @{ AllowUnencrypted = 'false' }
-    $null = Set-WSManInstance -ResourceURI 'winrm/config/service/auth' -ValueSet @{ Basic = 'false'; Negotiate = 'true' }
-    Install-Listener
     # Last, because the open port lets Packer connect.
     $null = Remove-NetFirewallRule -Name 'imagegen-winrm-https' -ErrorAction SilentlyContinue
     $null = New-NetFirewallRule -Name 'imagegen-winrm-https' -DisplayName 'imagegen: WinRM over HTTPS' -Enabled True -Profile Any -Direction Inbound `
@@ -44,7 +33,6 @@ try {
 }
 catch {
     $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 exit $code

@@ -1,6 +1,5 @@
 # The last provisioner on AWS: seals and generalises the machine with EC2Launch v2. Packer stops the machine afterwards.
-[CmdletBinding()]
-param()
+[CmdletBinding()] param()
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'

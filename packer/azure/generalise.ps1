@@ -1,6 +1,5 @@
 # The last provisioner on Azure: seals and generalises the machine. Packer stops the machine afterwards.
-[CmdletBinding()]
-param()
+[CmdletBinding()] param()
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'

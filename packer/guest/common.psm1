@@ -9,74 +9,54 @@ $script:Utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $fals
 $script:LocalMachine = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win32.RegistryHive]::LocalMachine, [Microsoft.Win32.RegistryView]::Registry64)
 
 # An exception with the exit code for the entry script.
-function Get-Failure {
-    [CmdletBinding()] param([int]$ExitCode, [string]$Message)
+function Get-Failure { [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message
     $failure.Data['ExitCode'] = $ExitCode
     $failure
 }
 
 # The innermost message: the exceptions that .NET wraps around it name methods, not causes.
-function Get-Cause {
-    [CmdletBinding()] param($ErrorRecord)
-    $ErrorRecord.Exception.GetBaseException().Message
-}
+function Get-Cause { [CmdletBinding()] param($ErrorRecord); $ErrorRecord.Exception.GetBaseException().Message }
 
 # Ordinal, because the operators -eq and -ceq compare by culture, which ignores some characters.
-function Test-SameText {
-    [CmdletBinding()] param([string]$Left, [string]$Right, [switch]$IgnoreCase)
-    $comparison = [System.StringComparison]::Ordinal
-    if ($IgnoreCase) { $comparison = [System.StringComparison]::OrdinalIgnoreCase }
-    [string]::Equals($Left, $Right, $comparison)
+function Test-SameText { [CmdletBinding()] param([string]$Left, [string]$Right, [switch]$IgnoreCase)
+    if ($IgnoreCase) { return [string]::Equals($Left, $Right, [System.StringComparison]::OrdinalIgnoreCase) }
+    [string]::Equals($Left, $Right, [System.StringComparison]::Ordinal)
 }
 
-function Test-SameList {
-    [CmdletBinding()] param([object[]]$Left, [object[]]$Right, [switch]$IgnoreCase)
-    if ($Left.Count -ne $Right.Count) { return $false }
-    for ($index = 0; $index -lt $Left.Count; $index++) {
-        if (-not (Test-SameText -Left $Left[$index] -Right $Right[$index] -IgnoreCase:$IgnoreCase)) { return $false }
-    }
-    return $true
+function Test-SameList { [CmdletBinding()] param([object[]]$Left, [object[]]$Right, [switch]$IgnoreCase)
+    # A NUL ends every text of Windows, so none has one in it.
+    $Left.Count -eq $Right.Count -and (Test-SameText -Left ($Left -join "`0") -Right ($Right -join "`0") -IgnoreCase:$IgnoreCase)
 }
 
 # Each text once, in ordinal order: Sort-Object sorts by culture and ignores hyphens.
-function Get-SortedText {
-    [CmdletBinding()] param([string[]]$Text)
+function Get-SortedText { [CmdletBinding()] param([string[]]$Text)
     $set = New-Object -TypeName 'System.Collections.Generic.SortedSet[string]' -ArgumentList ([System.StringComparer]::Ordinal)
     foreach ($one in $Text) { $null = $set.Add($one) }
     foreach ($one in $set) { $one }
 }
 
-# The sha256 of a file in the plan's form.
-function Get-Digest {
-    [CmdletBinding()] param([string]$Path)
-    (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant()
-}
+function Get-Digest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant() }
 
 # One line of JSON in ASCII. Without -Depth, 5.1 silently cuts values at two levels.
-function ConvertTo-AsciiJson {
-    [CmdletBinding()] param($Value)
+function ConvertTo-AsciiJson { [CmdletBinding()] param($Value)
     $json = ConvertTo-Json -InputObject $Value -Compress -Depth 10
     [regex]::Replace($json, '[^\x20-\x7e]', { param($Found) '\u{0:x4}' -f [int][char]$Found.Value })
 }
 
 # .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
-function Move-IntoPlace {
-    [CmdletBinding()] param([string]$From, [string]$To)
+function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
     [System.IO.File]::Delete($To)
     [System.IO.File]::Move($From, $To)
 }
 
-function Write-TextFile {
-    [CmdletBinding()] param([string]$Path, [string]$Text)
+function Write-TextFile { [CmdletBinding()] param([string]$Path, [string]$Text)
     $new = $Path + '.new'
     [System.IO.File]::WriteAllText($new, $Text, $script:Utf8)
     Move-IntoPlace -From $new -To $Path
 }
 
-# The running services whose command names a file.
-function Get-ServiceUsing {
-    [CmdletBinding()] param([string]$Path)
+function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
     $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
     $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
     foreach ($name in Get-RegistrySubKey -Key $services) {
@@ -92,8 +72,7 @@ function Get-ServiceUsing {
 
 # Copies a file to <path>.new, verifies its sha256, and then moves it to its path. <path>.new is always removed.
 # A copy inherits the access rights of its folder. A moved file would keep its old rights.
-function Copy-IntoPlace {
-    [CmdletBinding()] param([string]$From, [string]$To, [string]$Digest)
+function Copy-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To, [string]$Digest)
     $new = $To + '.new'
     try {
         # A killed run may have left a read-only file.
@@ -118,9 +97,26 @@ function Copy-IntoPlace {
     }
 }
 
+# Unpacks an artifact into a folder beside it, where nobody else can write, and hands that folder to a block.
+function Expand-Artifact { [CmdletBinding()] param($Context, [string[]]$ArgumentList, [scriptblock]$Use)
+    $staging = [System.IO.Path]::Combine([System.IO.Path]::GetDirectoryName($Context.Artifact), 'unpacked')
+    $words = @('-xf', $Context.Artifact, '-C', $staging) + $ArgumentList
+    Clear-Tree -Path $staging
+    try {
+        $null = [System.IO.Directory]::CreateDirectory($staging)
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList $words -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+        & $Use $staging
+    }
+    finally { Clear-Tree -Path $staging }
+}
+
+function Get-FileFact { [CmdletBinding()] param([string]$Path)
+    if (-not [System.IO.File]::Exists($Path)) { return $null }
+    [ordered]@{ sha256 = Get-Digest -Path $Path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length }
+}
+
 # Everything below a folder, except what is behind a link: that belongs to another folder, and a link to a folder above it has no end.
-function Get-TreeEntry {
-    [CmdletBinding()] param([string]$Path)
+function Get-TreeEntry { [CmdletBinding()] param([string]$Path)
     if ([System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)) { return }
     foreach ($entry in [System.IO.Directory]::GetFileSystemEntries($Path)) {
         $entry
@@ -129,8 +125,7 @@ function Get-TreeEntry {
 }
 
 # Deletes a folder with its content. Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
-function Clear-Tree {
-    [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds = 30)
+function Clear-Tree { [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds = 30)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
         try {
@@ -153,8 +148,7 @@ function Clear-Tree {
 }
 
 # The last lines of a log, which its writer may still have open. A missing log has no lines.
-function Get-LogTail {
-    [CmdletBinding()] param([string]$Path, [int]$Lines)
+function Get-LogTail { [CmdletBinding()] param([string]$Path, [int]$Lines)
     if (-not [System.IO.File]::Exists($Path)) { return }
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
     $reader = New-Object -TypeName System.IO.StreamReader -ArgumentList $stream
@@ -164,37 +158,24 @@ function Get-LogTail {
 }
 
 # The rest of a step's time in seconds, at least 1, so that a wait checks at least once.
-function Get-SecondsLeft {
-    [CmdletBinding()] param($Context)
-    [int][Math]::Max(1, $Context.LimitSeconds - $Context.Clock.Elapsed.TotalSeconds)
-}
+function Get-SecondsLeft { [CmdletBinding()] param($Context); [int][Math]::Max(1, $Context.LimitSeconds - $Context.Clock.Elapsed.TotalSeconds) }
 
-function Get-SystemTool {
-    [CmdletBinding()] param([string]$Name)
-    [System.IO.Path]::Combine($env:SystemRoot, 'System32', $Name)
-}
+function Get-SystemTool { [CmdletBinding()] param([string]$Name); [System.IO.Path]::Combine($env:SystemRoot, 'System32', $Name) }
 
 # One argument as the Windows C runtime reads it back.
-function ConvertTo-NativeArgument {
-    [CmdletBinding()] param([string]$Value)
+function ConvertTo-NativeArgument { [CmdletBinding()] param([string]$Value)
     if ($Value -ne '' -and $Value -notmatch '[\s"]') { return $Value }
-    $escaped = $Value -replace '(\\*)"', '$1$1\"'
-    $escaped = $escaped -replace '(\\+)$', '$1$1'
-    return '"' + $escaped + '"'
+    return '"' + ($Value -replace '(\\*)"', '$1$1\"' -replace '(\\+)$', '$1$1') + '"'
 }
 
 # Runs a program with a deadline. Throws on an unexpected exit code.
 # -ArgumentLine is passed unchanged, for programs with their own quoting.
 function Invoke-Native {
     [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = $FilePath
-    $start.Arguments = (@(foreach ($one in $ArgumentList) { ConvertTo-NativeArgument -Value $one }) + @($ArgumentLine) -join ' ').Trim()
-    $start.UseShellExecute = $false
-    $start.CreateNoWindow = $true
-    $start.RedirectStandardInput = $true
-    $start.RedirectStandardOutput = $true
-    $start.RedirectStandardError = $true
+    $line = (@(foreach ($one in $ArgumentList) { ConvertTo-NativeArgument -Value $one }) + @($ArgumentLine) -join ' ').Trim()
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $FilePath, $line -Property @{
+        UseShellExecute = $false; CreateNoWindow = $true; RedirectStandardInput = $true; RedirectStandardOutput = $true; RedirectStandardError = $true
+    }
     $process = [System.Diagnostics.Process]::Start($start)
     try {
         $out = $process.StandardOutput.ReadToEndAsync()
@@ -218,8 +199,7 @@ function Invoke-Native {
 }
 
 # Registers a task of SYSTEM, by SID because the name of the account is localised. With the default priority, 7, its reads and writes come after those of all others.
-function Register-SystemTask {
-    [CmdletBinding()] param([string]$Name, [string]$Triggers = '<Triggers />', [long]$LimitSeconds, [string]$Program, [string]$Arguments)
+function Register-SystemTask { [CmdletBinding()] param([string]$Name, [string]$Triggers = '<Triggers />', [long]$LimitSeconds, [string]$Program, [string]$Arguments)
     $limit = [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($LimitSeconds))
     $command = [System.Security.SecurityElement]::Escape($Program)
     $words = [System.Security.SecurityElement]::Escape($Arguments)
@@ -234,8 +214,7 @@ function Register-SystemTask {
 }
 
 # Runs a script as SYSTEM until its answer is there: some parts of Windows refuse a network logon, such as the builder's over WinRM.
-function Invoke-AsSystem {
-    [CmdletBinding()] param([string]$Name, [string]$File, [string[]]$ArgumentList, [string]$Answer, [int]$TimeoutSeconds)
+function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File, [string[]]$ArgumentList, [string]$Answer, [int]$TimeoutSeconds)
     $words = @('-NoProfile', '-NonInteractive', '-ExecutionPolicy', 'Bypass', '-File', $File) + $ArgumentList
     $line = @(foreach ($word in $words) { ConvertTo-NativeArgument -Value $word }) -join ' '
     try {
@@ -261,13 +240,9 @@ function Invoke-AsSystem {
 }
 
 # Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards.
-function Open-RegistryKey {
-    [CmdletBinding()] param([string]$Key)
-    $script:LocalMachine.OpenSubKey($Key.Substring('HKLM:\'.Length))
-}
+function Open-RegistryKey { [CmdletBinding()] param([string]$Key); $script:LocalMachine.OpenSubKey($Key.Substring('HKLM:\'.Length)) }
 
-function Test-RegistryKey {
-    [CmdletBinding()] param([string]$Key)
+function Test-RegistryKey { [CmdletBinding()] param([string]$Key)
     $opened = Open-RegistryKey -Key $Key
     if ($null -eq $opened) { return $false }
     $opened.Dispose()
@@ -275,8 +250,7 @@ function Test-RegistryKey {
 }
 
 # The names of the subkeys of a key; none if the key does not exist.
-function Get-RegistrySubKey {
-    [CmdletBinding()] param([string]$Key)
+function Get-RegistrySubKey { [CmdletBinding()] param([string]$Key)
     $opened = Open-RegistryKey -Key $Key
     if ($null -eq $opened) { return }
     try { $opened.GetSubKeyNames() }
@@ -284,8 +258,7 @@ function Get-RegistrySubKey {
 }
 
 # A value as {type, data}: unexpanded, numbers unsigned; $null if the key or the value does not exist.
-function Get-RegistryValue {
-    [CmdletBinding()] param([string]$Key, [string]$Name)
+function Get-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Name)
     $opened = Open-RegistryKey -Key $Key
     if ($null -eq $opened) { return $null }
     try {
@@ -300,16 +273,13 @@ function Get-RegistryValue {
 }
 
 # The data of a value, or $Default if it does not exist. For single values only: a list would be unrolled.
-function Get-RegistryData {
-    [CmdletBinding()] param([string]$Key, [string]$Name, $Default = $null)
+function Get-RegistryData { [CmdletBinding()] param([string]$Key, [string]$Name, $Default = $null)
     $value = Get-RegistryValue -Key $Key -Name $Name
-    if ($null -eq $value) { return $Default }
-    return $value.data
+    if ($null -eq $value) { $Default } else { $value.data }
 }
 
 # CreateSubKey opens an existing key without changing its other values and subkeys.
-function Write-RegistryValue {
-    [CmdletBinding()] param([string]$Key, [string]$Name, [string]$Type, $Data)
+function Write-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Name, [string]$Type, $Data)
     $opened = $script:LocalMachine.CreateSubKey($Key.Substring('HKLM:\'.Length))
     try {
         $kind = [Microsoft.Win32.RegistryValueKind]$Type
@@ -323,8 +293,7 @@ function Write-RegistryValue {
 }
 
 # The KB numbers of Windows' packages that are in one of these states, or in any, with the revision of Windows that a cumulative update brings.
-function Get-UpdatePackage {
-    [CmdletBinding()] param([int[]]$State = @())
+function Get-UpdatePackage { [CmdletBinding()] param([int[]]$State = @())
     $packages = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\Packages'
     foreach ($name in Get-RegistrySubKey -Key $packages) {
         if ($State.Count -gt 0 -and $State -notcontains (Get-RegistryData -Key "$packages\$name" -Name 'CurrentState' -Default 0)) { continue }
@@ -338,8 +307,7 @@ function Get-UpdatePackage {
 }
 
 # The record of a resource of updates: its finished rounds, and what they installed. One that a killed run damaged counts as none.
-function Read-UpdateRecord {
-    [CmdletBinding()] param([string]$Path)
+function Read-UpdateRecord { [CmdletBinding()] param([string]$Path)
     $none = @{ rounds = 0; installed = @(); serviced = @() }
     if (-not [System.IO.File]::Exists($Path)) { return $none }
     try {
@@ -350,8 +318,7 @@ function Read-UpdateRecord {
 }
 
 # The facts about Windows in the report. The state 112 means installed.
-function Get-MachineFact {
-    [CmdletBinding()] param()
+function Get-MachineFact { [CmdletBinding()] param()
     $windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
     return [ordered]@{
         product = [string](Get-RegistryData -Key $windows -Name 'ProductName')
@@ -364,14 +331,12 @@ function Get-MachineFact {
 }
 
 # 1.2 matches 1.2 and every 1.2.x.
-function Test-SameVersion {
-    [CmdletBinding()] param([string]$Found, [string]$Wanted)
+function Test-SameVersion { [CmdletBinding()] param([string]$Found, [string]$Wanted)
     return ($Found -ceq $Wanted -or $Found.StartsWith($Wanted + '.', [System.StringComparison]::Ordinal))
 }
 
 # The registered version of an MSI product; $null if there is none. Of several registrations, the matching one counts, or else the last.
-function Get-PackageVersion {
-    [CmdletBinding()] param([string]$Product, [string]$Version)
+function Get-PackageVersion { [CmdletBinding()] param([string]$Product, [string]$Version)
     $found = $null
     foreach ($root in 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Uninstall', 'HKLM:\SOFTWARE\WOW6432Node\Microsoft\Windows\CurrentVersion\Uninstall') {
         foreach ($name in Get-RegistrySubKey -Key $root) {
@@ -386,8 +351,7 @@ function Get-PackageVersion {
 }
 
 # A service's failure actions as {restart_after_s, reset_after_s}; $null unless all actions are restarts after the same time.
-function Get-ServiceRecovery {
-    [CmdletBinding()] param([string]$Key)
+function Get-ServiceRecovery { [CmdletBinding()] param([string]$Key)
     $value = Get-RegistryValue -Key $Key -Name 'FailureActions'
     if ($null -eq $value -or $value.type -ne 'Binary') { return $null }
     # SERVICE_FAILURE_ACTIONS in the registry: reset period, two unused words, count, offset, and (type, milliseconds) for each action.
@@ -404,13 +368,11 @@ function Get-ServiceRecovery {
 }
 
 # Starts or stops a service and waits for it within the step's time. Fails at once if the service that it started dies.
-function Wait-ServiceState {
-    [CmdletBinding()] param([string]$Name, [string]$State, $Context)
+function Wait-ServiceState { [CmdletBinding()] param([string]$Name, [string]$State, $Context)
     $service = Get-Service -Name $Name
     $up = $State -eq 'running'
     # From a pending state Windows neither starts nor stops a service (errors 1056 and 1061).
-    $from = @('Running', 'Paused')
-    if ($up) { $from = @('Stopped', 'Paused') }
+    $from = if ($up) { 'Stopped', 'Paused' } else { 'Running', 'Paused' }
     $asked = $false
     while ($true) {
         $service.Refresh()
@@ -427,11 +389,7 @@ function Wait-ServiceState {
     }
 }
 
-function Test-RestartPending {
-    [CmdletBinding()] param()
-    foreach ($key in 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending',
-        'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired') {
-        if (Test-RegistryKey -Key $key) { return $true }
-    }
-    return $false
+function Test-RestartPending { [CmdletBinding()] param()
+    $current = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion'
+    (Test-RegistryKey -Key "$current\Component Based Servicing\RebootPending") -or (Test-RegistryKey -Key "$current\WindowsUpdate\Auto Update\RebootRequired")
 }

@@ -17,54 +17,35 @@ $script:MaxRedirects = 10
 $script:StallSeconds = 60
 
 # The URL without query and credentials, which may hold a secret.
-function Get-PublicAddress {
-    [CmdletBinding()] param([System.Uri]$Address)
-    '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath
-}
+function Get-PublicAddress { [CmdletBinding()] param([System.Uri]$Address); '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath }
 
-# The plan's proxy as a .NET object; $null for none. HttpClient of .NET Framework does not read HTTPS_PROXY.
-function Get-Proxy {
-    [CmdletBinding()] param($Wanted)
-    if ($null -eq $Wanted) { return $null }
-    $proxy = New-Object -TypeName System.Net.WebProxy -ArgumentList $Wanted.url
-    $proxy.BypassList = [string[]]@($Wanted.bypass)
-    return $proxy
-}
-
-function Get-PartLength {
-    [CmdletBinding()] param($Item)
-    if (-not [System.IO.File]::Exists($Item.Part)) { return [long]0 }
-    return (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length
+function Get-PartLength { [CmdletBinding()] param($Item)
+    if ([System.IO.File]::Exists($Item.Part)) { (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length } else { [long]0 }
 }
 
 # Begins an attempt. Continues at the end of a partial file.
-function Open-Attempt {
-    [CmdletBinding()] param($Item, [System.Uri]$Address, [double]$Now)
+function Open-Attempt { [CmdletBinding()] param($Item, [System.Uri]$Address, [double]$Now)
     if ($Address.Scheme -ne 'https') { throw (Get-Failure -ExitCode 6 -Message "$(Get-PublicAddress -Address $Address) is not https") }
     $handler = New-Object -TypeName System.Net.Http.HttpClientHandler
     # Redirects are followed by this module, because .NET Framework would follow one to http.
     $handler.AllowAutoRedirect = $false
     if ($null -ne $Item.Proxy) { $handler.Proxy = $Item.Proxy }
-    $client = New-Object -TypeName System.Net.Http.HttpClient -ArgumentList $handler
-    $client.Timeout = [System.TimeSpan]::FromSeconds($script:StallSeconds)
-    $client.DefaultRequestHeaders.UserAgent.ParseAdd('imagegen')
-    $request = New-Object -TypeName System.Net.Http.HttpRequestMessage -ArgumentList ([System.Net.Http.HttpMethod]::Get), $Address
+    $Item.Client = New-Object -TypeName System.Net.Http.HttpClient -ArgumentList $handler
+    $Item.Client.Timeout = [System.TimeSpan]::FromSeconds($script:StallSeconds)
+    $headers = $Item.Client.DefaultRequestHeaders
+    $headers.UserAgent.ParseAdd('imagegen')
     $Item.Offset = Get-PartLength -Item $Item
-    if ($Item.Offset -gt 0) {
-        $request.Headers.Range = New-Object -TypeName System.Net.Http.Headers.RangeHeaderValue -ArgumentList $Item.Offset, $null
-    }
+    if ($Item.Offset -gt 0) { $headers.Range = New-Object -TypeName System.Net.Http.Headers.RangeHeaderValue -ArgumentList $Item.Offset, $null }
     $Item.Address = $Address
-    $Item.Client = $client
     # Reset, because the state of the last response does not apply: a 416 has no body.
     $Item.LengthKnown = $true
     $Item.Seen = [long]-1
     $Item.SeenAt = $Now
-    $Item.Send = $client.SendAsync($request, [System.Net.Http.HttpCompletionOption]::ResponseHeadersRead)
+    $Item.Send = $Item.Client.GetAsync($Address, [System.Net.Http.HttpCompletionOption]::ResponseHeadersRead)
 }
 
 # Ends an attempt in any state. Closes the file last, because nothing may write to it afterwards.
-function Close-Attempt {
-    [CmdletBinding()] param($Item)
+function Close-Attempt { [CmdletBinding()] param($Item)
     if ($null -ne $Item.Response) { $Item.Response.Dispose() }
     if ($null -ne $Item.Client) { $Item.Client.Dispose() }
     if ($null -ne $Item.Copy) { $null = [System.Threading.Tasks.Task]::WaitAny([System.Threading.Tasks.Task[]]@($Item.Copy), 5000) }
@@ -73,8 +54,7 @@ function Close-Attempt {
 }
 
 # Checks status and headers. True if there is nothing to read: the partial file has all bytes, or too many.
-function Receive-Head {
-    [CmdletBinding()] param($Item, [double]$Now)
+function Receive-Head { [CmdletBinding()] param($Item, [double]$Now)
     $response = $Item.Send.GetAwaiter().GetResult()
     $Item.Response = $response
     $code = [int]$response.StatusCode
@@ -92,11 +72,11 @@ function Receive-Head {
     $mode = [System.IO.FileMode]::Create
     if ($code -eq 206) {
         $range = $response.Content.Headers.ContentRange
+        $mode = [System.IO.FileMode]::Append
         if ($null -eq $range -or $range.From -ne $Item.Offset) {
             [System.IO.File]::Delete($Item.Part)
             throw 'HTTP 206 with another part than requested'
         }
-        $mode = [System.IO.FileMode]::Append
     }
     $Item.LengthKnown = $null -ne $response.Content.Headers.ContentLength
     $Item.File = New-Object -TypeName System.IO.FileStream -ArgumentList $Item.Part, $mode, ([System.IO.FileAccess]::Write)
@@ -105,29 +85,21 @@ function Receive-Head {
 }
 
 # Continues an attempt after its tasks have ended. True when no more bytes come.
-function Step-Attempt {
-    [CmdletBinding()] param($Item, [double]$Now)
-    if ($null -eq $Item.Copy) {
-        if (-not $Item.Send.IsCompleted) { return $false }
-        return (Receive-Head -Item $Item -Now $Now)
-    }
+function Step-Attempt { [CmdletBinding()] param($Item, [double]$Now)
+    if ($null -eq $Item.Copy) { return ($Item.Send.IsCompleted -and (Receive-Head -Item $Item -Now $Now)) }
     if ($Item.Copy.IsCompleted) {
         $null = $Item.Copy.GetAwaiter().GetResult()
         return $true
     }
     $reached = $Item.File.Position
     if ($reached -gt $Item.Size) { throw (Get-Failure -ExitCode 4 -Message "it has more than the $($Item.Size) bytes of the plan") }
-    if ($reached -ne $Item.Seen) {
-        $Item.Seen = $reached
-        $Item.SeenAt = $Now
-    }
+    if ($reached -ne $Item.Seen) { $Item.Seen, $Item.SeenAt = $reached, $Now }
     if ($Now - $Item.SeenAt -gt $script:StallSeconds) { throw "no bytes arrived for $script:StallSeconds s" }
     return $false
 }
 
 # Accepts the file only if it has the size and the sha256 of the plan.
-function Complete-Item {
-    [CmdletBinding()] param($Item)
+function Complete-Item { [CmdletBinding()] param($Item)
     $known = $Item.LengthKnown
     Close-Attempt -Item $Item
     $length = Get-PartLength -Item $Item
@@ -139,9 +111,7 @@ function Complete-Item {
     $Item.Done = $true
 }
 
-# Decides after a failed attempt: retry after a pause, or fail.
-function Resolve-Attempt {
-    [CmdletBinding()] param($Item, $ErrorRecord, [double]$Now)
+function Resolve-Attempt { [CmdletBinding()] param($Item, $ErrorRecord, [double]$Now)
     Close-Attempt -Item $Item
     $code = $ErrorRecord.Exception.Data['ExitCode']
     $why = Get-Cause -ErrorRecord $ErrorRecord
@@ -151,10 +121,7 @@ function Resolve-Attempt {
     }
     $length = Get-PartLength -Item $Item
     # An attempt that brought bytes does not count, so that a download over a bad line still ends.
-    if ($length -gt $Item.Best) {
-        $Item.Best = $length
-        $Item.Tries = 0
-    }
+    if ($length -gt $Item.Best) { $Item.Best, $Item.Tries = $length, 0 }
     $Item.Tries++
     if ($code -eq 6 -or $Item.WrongBytes -ge $script:MaxWrongBytes -or $Item.Tries -ge $script:MaxTries) {
         if ($null -eq $code) { $code = 6 }
@@ -167,9 +134,7 @@ function Resolve-Attempt {
     $Item.NotBefore = $Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4)
 }
 
-# One download: its request and its progress.
-function Get-Download {
-    [CmdletBinding()] param($Artifact, $Proxy)
+function Get-Download { [CmdletBinding()] param($Artifact, $Proxy)
     @{
         Proxy = $Proxy
         Name = $Artifact.Name; Url = [System.Uri]$Artifact.Url; Digest = $Artifact.Digest; Size = [long]$Artifact.Size
@@ -179,40 +144,32 @@ function Get-Download {
     }
 }
 
-# True if the file exists and is right. A wrong file is removed.
-function Test-Download {
-    [CmdletBinding()] param($Item)
-    if (-not [System.IO.File]::Exists($Item.Path)) { return $false }
-    if ((Get-Digest -Path $Item.Path) -ceq $Item.Digest) { return $true }
-    [System.IO.File]::Delete($Item.Path)
-    return $false
-}
-
 # Downloads all artifacts in parallel, each with its own retries. $Proxy is the plan's. $Announce is called with name, status and size.
-function Receive-Artifact {
-    [CmdletBinding()] param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
+function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    $through = Get-Proxy -Wanted $Proxy
+    # HttpClient of .NET Framework does not read HTTPS_PROXY.
+    $through = $null
+    if ($null -ne $Proxy) {
+        $through = New-Object -TypeName System.Net.WebProxy -ArgumentList $Proxy.url
+        $through.BypassList = [string[]]@($Proxy.bypass)
+    }
     $items = @(foreach ($one in $Artifact) { Get-Download -Artifact $one -Proxy $through })
     foreach ($item in $items) {
-        $item.Done = Test-Download -Item $item
-        if ($item.Done) { $null = & $Announce $item.Name 'ready' $item.Size }
-        else { $null = & $Announce $item.Name 'fetching' $item.Size }
+        $item.Done = [System.IO.File]::Exists($item.Path) -and (Get-Digest -Path $item.Path) -ceq $item.Digest
+        if (-not $item.Done) { [System.IO.File]::Delete($item.Path) }
+        $null = & $Announce $item.Name $(if ($item.Done) { 'ready' } else { 'fetching' }) $item.Size
     }
     try {
         while ($true) {
             $open = @($items | Where-Object -FilterScript { -not $_.Done })
             if ($open.Count -eq 0) { return }
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) {
-                $names = @($open | ForEach-Object -Process { $_.Name }) -join ', '
-                throw (Get-Failure -ExitCode 6 -Message "not downloaded within $TimeoutSeconds s: $names")
+                throw (Get-Failure -ExitCode 6 -Message "not downloaded within $TimeoutSeconds s: $(@($open | ForEach-Object -Process { $_.Name }) -join ', ')")
             }
             foreach ($item in $open) {
                 $now = $clock.Elapsed.TotalSeconds
                 try {
-                    if ($null -ne $item.Send) {
-                        if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item }
-                    }
+                    if ($null -ne $item.Send) { if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item } }
                     elseif ($now -ge $item.NotBefore) {
                         $item.Redirects = 0
                         Open-Attempt -Item $item -Address $item.Url -Now $now

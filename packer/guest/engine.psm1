@@ -7,22 +7,16 @@ $ProgressPreference = 'SilentlyContinue'
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'download.psm1')) -Force -DisableNameChecking
 
-$script:Windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
-
-# ---- output for people and for the host
-
-function Write-Line {
-    [CmdletBinding()] param($Session, [string]$Text)
+function Write-Line { [CmdletBinding()] param($Session, [string]$Text)
     [System.Console]::Out.WriteLine($Text)
-    # -Check and -WhatIf write no log.
+    # -Check writes no log.
     if ($null -eq $Session.Log) { return }
     $stamp = [System.DateTime]::UtcNow.ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture)
     [System.IO.File]::AppendAllText($Session.Log, "$stamp $Text`n")
 }
 
 # One event line. Only its reason can make it too long.
-function Write-EventLine {
-    [CmdletBinding()] param($Session, [System.Collections.Specialized.OrderedDictionary]$Fields)
+function Write-EventLine { [CmdletBinding()] param($Session, [System.Collections.Specialized.OrderedDictionary]$Fields)
     if ($Fields.Contains('reason') -and $Fields['reason'].Length -gt 600) { $Fields['reason'] = $Fields['reason'].Substring(0, 600) }
     $json = ConvertTo-AsciiJson -Value $Fields
     while ($json.Length -gt 1000 -and $Fields.Contains('reason') -and $Fields['reason'].Length -gt 0) {
@@ -34,42 +28,33 @@ function Write-EventLine {
     Write-Line -Session $Session -Text "imagegen: $json"
 }
 
-function Write-PhaseEvent {
-    [CmdletBinding()] param($Session, [string]$Phase, [string]$Status, [int]$Resources, [long]$Milliseconds, [string]$Reason = '')
+function Write-PhaseEvent { [CmdletBinding()] param($Session, [string]$Phase, [string]$Status, [int]$Resources, [long]$Milliseconds, [string]$Reason = '')
     Write-EventLine -Session $Session -Fields ([ordered]@{
             event = 'phase'; phase = $Phase; status = $Status; resources = $Resources; changed = $Session.Changed
             restart = $Session.Restart; ms = $Milliseconds; reason = $Reason
         })
 }
 
-function Write-ResourceEvent {
-    [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds, [string]$Reason = '')
+function Write-ResourceEvent { [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds, [string]$Reason = '')
     Write-EventLine -Session $Session -Fields ([ordered]@{
             event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason
         })
 }
 
-# ---- state.json
-
 # Parses a saved state of any plan. Throws if it is damaged.
-function ConvertFrom-StateText {
-    [CmdletBinding()] param([string]$Text)
+function ConvertFrom-StateText { [CmdletBinding()] param([string]$Text)
     $saved = ConvertFrom-Json -InputObject $Text
     if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is not a state of version 1' }
     $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{} }
     foreach ($one in $saved.phases.PSObject.Properties) {
-        $value = $one.Value
-        $state.Phases[$one.Name] = [ordered]@{ status = [string]$value.status; changed = [int]$value.changed; restart = [bool]$value.restart; ms = [long]$value.ms }
+        $state.Phases[$one.Name] = [ordered]@{ status = [string]$one.Value.status; changed = [int]$one.Value.changed; restart = [bool]$one.Value.restart; ms = [long]$one.Value.ms }
     }
-    foreach ($one in $saved.resources.PSObject.Properties) {
-        $state.Resources[$one.Name] = [ordered]@{ status = [string]$one.Value.status; ms = [long]$one.Value.ms }
-    }
+    foreach ($one in $saved.resources.PSObject.Properties) { $state.Resources[$one.Name] = [ordered]@{ status = [string]$one.Value.status; ms = [long]$one.Value.ms } }
     return $state
 }
 
 # The state of earlier runs of this plan. A crash may leave an incomplete file, or in the middle of a move only the complete .new file.
-function Read-State {
-    [CmdletBinding()] param($Session)
+function Read-State { [CmdletBinding()] param($Session)
     foreach ($path in $Session.StatePath, ($Session.StatePath + '.new')) {
         if (-not [System.IO.File]::Exists($path)) { continue }
         $text = [System.IO.File]::ReadAllText($path)
@@ -84,8 +69,7 @@ function Read-State {
     return $Session.State
 }
 
-function Save-State {
-    [CmdletBinding()] param($Session)
+function Save-State { [CmdletBinding()] param($Session)
     foreach ($name in @($Session.State.Phases.Keys)) {
         $Session.State.Phases[$name].changed = @(Get-ChangedEntry -Session $Session -Phase $name).Count
     }
@@ -95,8 +79,7 @@ function Save-State {
 }
 
 # The resources of a phase whose saved status is one of -Status: by default those that any run of this plan changed.
-function Get-ChangedEntry {
-    [CmdletBinding()] param($Session, [string]$Phase, [string[]]$Status = @('changed'))
+function Get-ChangedEntry { [CmdletBinding()] param($Session, [string]$Phase, [string[]]$Status = @('changed'))
     foreach ($entry in $Session.Entries) {
         $saved = $Session.State.Resources[$entry.Id]
         if ($entry.Phase -ceq $Phase -and $null -ne $saved -and $Status -ccontains $saved.status) { $entry }
@@ -105,8 +88,7 @@ function Get-ChangedEntry {
 
 # 'changed' is never overwritten: the report says what the whole build did, not only its last run.
 # 'setting' is overwritten only by 'changed': a set that failed or was killed may have changed something.
-function Save-Outcome {
-    [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds)
+function Save-Outcome { [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds)
     $saved = $Session.State.Resources[$Entry.Id]
     if ($Status -ceq 'changed' -or $null -eq $saved -or @('changed', 'setting') -cnotcontains $saved.status) {
         $Session.State.Resources[$Entry.Id] = [ordered]@{ status = $Status; ms = $Milliseconds }
@@ -114,19 +96,14 @@ function Save-Outcome {
     Save-State -Session $Session
 }
 
-# ---- the session
-
-# The plan's resources in order, each with its phase and step.
-function Get-Entry {
-    [CmdletBinding()] param($Plan)
+function Get-Entry { [CmdletBinding()] param($Plan)
     foreach ($phase in $Plan.phases) {
         foreach ($step in $phase.steps) {
             # Starts when the first of these resources is set.
             $clock = New-Object -TypeName System.Diagnostics.Stopwatch
             foreach ($resource in $step.resources) {
                 $artifact = $resource.fields.PSObject.Properties['artifact']
-                $name = $null
-                if ($null -ne $artifact) { $name = $artifact.Value }
+                $name = if ($null -ne $artifact) { $artifact.Value }
                 @{
                     Phase = $phase.name; Step = $step.name; Repeated = [bool]$step.repeated; Clock = $clock; LimitSeconds = [int]$step.timeout_s
                     Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name; Until = $resource.until
@@ -136,44 +113,34 @@ function Get-Entry {
     }
 }
 
-function Get-Session {
-    [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest)
+function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest)
     $session = @{
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
         State = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
-    foreach ($entry in $session.Entries) {
-        if (-not $session.Kinds.ContainsKey($entry.Kind)) {
-            $session.Kinds[$entry.Kind] = & ([System.IO.Path]::Combine($session.Bundle, 'kinds', $entry.Kind + '.ps1'))
-        }
+    # The blocks of the kinds run in this module, with its settings.
+    foreach ($kind in Get-SortedText -Text @($session.Entries | ForEach-Object -Process { $_.Kind })) {
+        $session.Kinds[$kind] = & ([System.IO.Path]::Combine($session.Bundle, 'kinds', $kind + '.ps1'))
     }
     return $session
 }
 
 # A failure that names step, resource and reason. A failure with its own exit code keeps it.
-function Get-EntryFailure {
-    [CmdletBinding()] param($Entry, $ErrorRecord)
+function Get-EntryFailure { [CmdletBinding()] param($Entry, $ErrorRecord)
     $code = $ErrorRecord.Exception.Data['ExitCode']
     if ($null -eq $code) { $code = 6 }
     Get-Failure -ExitCode $code -Message "step $($Entry.Step), resource $($Entry.Id): $(Get-Cause -ErrorRecord $ErrorRecord)"
 }
 
-# ---- one resource
-
-# get and test: the facts, and every difference from the plan.
-function Read-Entry {
-    [CmdletBinding()] param($Session, $Entry)
+function Read-Entry { [CmdletBinding()] param($Session, $Entry)
     $kind = $Session.Kinds[$Entry.Kind]
     $now = & $kind.Get $Entry.Fields
-    $reasons = @(& $kind.Test $Entry.Fields $now)
-    return @{ Now = $now; Reasons = $reasons }
+    return @{ Now = $now; Reasons = @(& $kind.Test $Entry.Fields $now) }
 }
 
-# Downloads the artifacts that are not in the artifacts folder yet.
-function Receive-EntryArtifact {
-    [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
+function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
     $wanted = [ordered]@{}
     foreach ($entry in $Entries) {
         $artifact = $Session.Plan.artifacts.PSObject.Properties[$entry.Artifact].Value
@@ -192,8 +159,7 @@ function Receive-EntryArtifact {
 }
 
 # What set may use besides the fields: the bundle, the artifact's file, a folder for logs, and the rest of the step's time.
-function Get-Context {
-    [CmdletBinding()] param($Session, $Entry)
+function Get-Context { [CmdletBinding()] param($Session, $Entry)
     $Entry.Clock.Start()
     $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds }
     if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
@@ -209,13 +175,12 @@ function Get-Context {
 }
 
 # set and a second test. Saves before set that it begins, and saves a needed restart before anything else can fail.
-function Invoke-Set {
-    [CmdletBinding()] param($Session, $Entry)
+function Invoke-Set { [CmdletBinding()] param($Session, $Entry)
     $context = Get-Context -Session $Session -Entry $Entry
     $kind = $Session.Kinds[$Entry.Kind]
     Save-Outcome -Session $Session -Entry $Entry -Status 'setting' -Milliseconds 0
     $answer = & $kind.Set $Entry.Fields $context
-    if ($answer -isnot [bool]) { throw "set of kind $($Entry.Kind) must return whether a restart is needed" }
+    if ($null -ne $answer -and $answer -isnot [bool]) { throw "set of kind $($Entry.Kind) must return nothing, or whether a restart is needed" }
     if ($answer) {
         $Session.Restart = $true
         $Session.State.Phases[$Session.Phase].restart = $true
@@ -226,27 +191,22 @@ function Invoke-Set {
 }
 
 # get and test; if the resource is not as planned: set, get and test. Then event and state. -Quiet reports only changes.
-function Invoke-Entry {
-    [CmdletBinding()] param($Session, $Entry, [switch]$Quiet)
+function Invoke-Entry { [CmdletBinding()] param($Session, $Entry, [switch]$Quiet)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     try {
         $reasons = (Read-Entry -Session $Session -Entry $Entry).Reasons
         if ($reasons.Count -gt 0) { Invoke-Set -Session $Session -Entry $Entry }
     }
     catch {
-        $why = $_
-        Write-Line -Session $Session -Text $why.ScriptStackTrace
+        Write-Line -Session $Session -Text $_.ScriptStackTrace
         Save-Outcome -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds
-        Write-ResourceEvent -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $why)
-        throw (Get-EntryFailure -Entry $Entry -ErrorRecord $why)
+        Write-ResourceEvent -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $_)
+        throw (Get-EntryFailure -Entry $Entry -ErrorRecord $_)
     }
     $saved = $Session.State.Resources[$Entry.Id]
     if ($reasons.Count -eq 0 -and $null -ne $saved -and $saved.status -ceq 'setting') { $reasons = @('an earlier run began to set it') }
-    $status = 'ok'
-    if ($reasons.Count -gt 0) {
-        $status = 'changed'
-        $Session.Changed++
-    }
+    $status = if ($reasons.Count -gt 0) { 'changed' } else { 'ok' }
+    if ($status -ceq 'changed') { $Session.Changed++ }
     if ($Quiet -and $status -ceq 'ok' -and $null -ne $saved -and $saved.status -cne 'failed') { return }
     Save-Outcome -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds
     Write-ResourceEvent -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds -Reason ($reasons -join '; ')
@@ -256,18 +216,13 @@ function Invoke-Entry {
     }
 }
 
-# ---- a phase
-
-# Downloads the artifacts of the phase's resources that are not as planned.
-function Invoke-Prefetch {
-    [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
+function Invoke-Prefetch { [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
     $missing = @(foreach ($entry in $Entries) {
             if ($null -eq $entry.Artifact) { continue }
             try { $reasons = (Read-Entry -Session $Session -Entry $entry).Reasons }
             catch { throw (Get-EntryFailure -Entry $entry -ErrorRecord $_) }
             if ($reasons.Count -gt 0) { $entry }
         })
-    if ($missing.Count -eq 0) { return }
     try { Receive-EntryArtifact -Session $Session -Entries $missing -TimeoutSeconds $TimeoutSeconds }
     catch {
         $name = $_.Exception.Data['Artifact']
@@ -278,8 +233,7 @@ function Invoke-Prefetch {
 }
 
 # Earlier phases must be finished, and no restart may be pending unless this phase caused it.
-function Assert-Order {
-    [CmdletBinding()] param($Session, [object[]]$Earlier, $Own)
+function Assert-Order { [CmdletBinding()] param($Session, [object[]]$Earlier, $Own)
     foreach ($phase in $Earlier) {
         $saved = $Session.State.Phases[$phase.name]
         if ($null -eq $saved -or $saved.status -cne 'finished') {
@@ -306,8 +260,7 @@ function Assert-Order {
 }
 
 # Tests the whole plan again before the report is written, and that no restart is pending. Returns the facts by id.
-function Confirm-Plan {
-    [CmdletBinding()] param($Session)
+function Confirm-Plan { [CmdletBinding()] param($Session)
     $facts = @{}
     foreach ($entry in $Session.Entries) {
         if ($entry.Repeated) { continue }
@@ -316,9 +269,8 @@ function Confirm-Plan {
             if ($reading.Reasons.Count -gt 0) { throw "no longer as planned at the end: $($reading.Reasons -join '; ')" }
         }
         catch {
-            $why = $_
-            Write-ResourceEvent -Session $Session -Entry $entry -Status 'failed' -Milliseconds 0 -Reason (Get-Cause -ErrorRecord $why)
-            throw (Get-EntryFailure -Entry $entry -ErrorRecord $why)
+            Write-ResourceEvent -Session $Session -Entry $entry -Status 'failed' -Milliseconds 0 -Reason (Get-Cause -ErrorRecord $_)
+            throw (Get-EntryFailure -Entry $entry -ErrorRecord $_)
         }
         $facts[$entry.Id] = $reading.Now
     }
@@ -326,8 +278,7 @@ function Confirm-Plan {
     return $facts
 }
 
-function Write-Report {
-    [CmdletBinding()] param($Session, $Facts)
+function Write-Report { [CmdletBinding()] param($Session, $Facts)
     $phases = @(foreach ($phase in $Session.Plan.phases) {
             $saved = $Session.State.Phases[$phase.name]
             [ordered]@{ name = $phase.name; status = $saved.status; changed = $saved.changed; restart = $saved.restart; ms = $saved.ms }
@@ -346,8 +297,7 @@ function Write-Report {
 }
 
 # Steps 2 to 7 of "What a phase does". Returns the exit code.
-function Invoke-Sequence {
-    [CmdletBinding()] param($Session, [object[]]$Earlier, $Own, [object[]]$Entries, $Clock)
+function Invoke-Sequence { [CmdletBinding()] param($Session, [object[]]$Earlier, $Own, [object[]]$Entries, $Clock)
     Assert-Order -Session $Session -Earlier $Earlier -Own $Own
     $saved = $Session.State.Phases[$Own.name]
     $restart = $null -ne $saved -and $saved.restart
@@ -355,13 +305,11 @@ function Invoke-Sequence {
     $Session.Restart = $restart -and $Own.restart -and $saved.status -cne 'finished'
     $Session.State.Phases[$Own.name] = [ordered]@{ status = 'started'; changed = 0; restart = $restart; ms = [long]0 }
     $names = @($Earlier | ForEach-Object -Process { $_.name })
-    $before = @($Session.Entries | Where-Object -FilterScript { $names -ccontains $_.Phase -and -not $_.Repeated })
-    foreach ($entry in $before) { Invoke-Entry -Session $Session -Entry $entry -Quiet }
+    foreach ($entry in $Session.Entries) { if ($names -ccontains $entry.Phase -and -not $entry.Repeated) { Invoke-Entry -Session $Session -Entry $entry -Quiet } }
     Invoke-Prefetch -Session $Session -Entries $Entries -TimeoutSeconds ([int][Math]::Max(1, $Own.timeout_s - $Clock.Elapsed.TotalSeconds))
     foreach ($entry in $Entries) { Invoke-Entry -Session $Session -Entry $entry }
     $last = $Own.name -ceq @($Session.Plan.phases)[-1].name
-    $facts = $null
-    if ($last) { $facts = Confirm-Plan -Session $Session }
+    $facts = if ($last) { Confirm-Plan -Session $Session }
     if (Test-RestartPending) { $Session.Restart = $true }
     if ($Session.Restart -and -not $Own.restart) {
         throw (Get-Failure -ExitCode 6 -Message "a restart is needed after $($Own.name), but the plan has none there")
@@ -373,15 +321,13 @@ function Invoke-Sequence {
     $record.ms = $Clock.ElapsedMilliseconds
     Save-State -Session $Session
     if ($last) { Write-Report -Session $Session -Facts $facts }
-    if ($Session.Restart) { return 3010 }
-    return 0
+    if ($Session.Restart) { 3010 } else { 0 }
 }
 
-function Invoke-Phase {
-    [CmdletBinding()] param($Session, [string]$Name)
+function Invoke-Phase { [CmdletBinding()] param($Session, [string]$Name)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     $phases = @($Session.Plan.phases)
-    $index = [array]::IndexOf(@($phases | ForEach-Object -Process { $_.name }), $Name)
+    $index = [array]::IndexOf(@($phases.name), $Name)
     $earlier = @($phases | Select-Object -First $index)
     $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $Name })
     $Session.Phase = $Name
@@ -399,22 +345,18 @@ function Invoke-Phase {
             $record.ms = $clock.ElapsedMilliseconds
             Save-State -Session $Session
         }
-        $why = Get-Cause -ErrorRecord $_
-        Write-PhaseEvent -Session $Session -Phase $Name -Status 'failed' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
+        Write-PhaseEvent -Session $Session -Phase $Name -Status 'failed' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $_)
         throw
     }
     Write-PhaseEvent -Session $Session -Phase $Name -Status 'finished' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds
     return $code
 }
 
-# -Check and -WhatIf: tests every resource and changes nothing. Returns the exit code. What a node may change is passed over after its first boot.
-function Invoke-Inspection {
-    [CmdletBinding()] param($Session, [string]$Name, [switch]$WhatIfOnly)
-    $word = 'drifted'
-    if ($WhatIfOnly) { $word = 'would change' }
+# -Check: tests every resource and changes nothing. Returns the exit code. What a node may change is passed over after its first boot.
+function Invoke-Inspection { [CmdletBinding()] param($Session, [string]$Name)
     # SetupComplete.cmd writes the log at the first boot of the sealed image. Only during a build there is a state: then the log is of a base image that was such an image itself.
     $booted = [System.IO.File]::Exists("$env:SystemRoot\Setup\Scripts\first-boot.log") -and -not [System.IO.File]::Exists('C:\ProgramData\imagegen\state.json')
-    $count = [ordered]@{ ok = 0; $word = 0; skipped = 0; failed = 0 }
+    $count = [ordered]@{ ok = 0; drifted = 0; skipped = 0; failed = 0 }
     $tested = @(foreach ($phase in @($Session.Plan.phases | Where-Object -FilterScript { $Name -ceq 'all' -or $_.name -ceq $Name })) {
             $clock = [System.Diagnostics.Stopwatch]::StartNew()
             $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name -and -not $_.Repeated })
@@ -429,7 +371,7 @@ function Invoke-Inspection {
                     $status = 'ok'
                     try {
                         $reasons = @((Read-Entry -Session $Session -Entry $entry).Reasons)
-                        if ($reasons.Count -gt 0) { $status = $word }
+                        if ($reasons.Count -gt 0) { $status = 'drifted' }
                     }
                     catch {
                         $status = 'failed'
@@ -445,32 +387,27 @@ function Invoke-Inspection {
             }
             Write-PhaseEvent -Session $Session -Phase $phase.name -Status $end -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
         })
-    if (-not $WhatIfOnly) {
-        Write-Line -Session $Session -Text ('imagegen-check: ' + (ConvertTo-AsciiJson -Value ([ordered]@{
-                        check_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target; phase = $Name
-                        node = [System.Net.Dns]::GetHostName(); booted = $booted; machine = (Get-MachineFact); count = $count; resources = $tested
-                    })))
-    }
-    if ($count['failed'] -gt 0) { return 6 }
-    if ($count['drifted'] -gt 0) { return 5 }
-    return 0
+    Write-Line -Session $Session -Text ('imagegen-check: ' + (ConvertTo-AsciiJson -Value ([ordered]@{
+                    check_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target; phase = $Name
+                    node = [System.Net.Dns]::GetHostName(); booted = $booted; machine = (Get-MachineFact); count = $count; resources = $tested
+                })))
+    if ($count['failed'] -gt 0) { 6 } elseif ($count['drifted'] -gt 0) { 5 } else { 0 }
 }
 
-# Runs the engine. Mode: apply, check or whatif. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
-function Invoke-Engine {
-    [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Mode)
+# Runs the engine. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
+function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [switch]$Check)
     $names = @($Plan.phases | ForEach-Object -Process { $_.name })
-    if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Mode -cne 'apply')) {
+    if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Check)) {
         throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")
     }
-    $build = Get-RegistryData -Key $script:Windows -Name 'CurrentBuildNumber' -Default ''
+    $build = Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion' -Name 'CurrentBuildNumber' -Default ''
     if ([string]$build -cne [string]$Plan.windows.build) {
         throw (Get-Failure -ExitCode 4 -Message "the plan is for Windows Server $($Plan.windows.release), build $($Plan.windows.build); this machine has build $build")
     }
     $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest
-    if ($Mode -ceq 'apply') { return (Invoke-Phase -Session $session -Name $Phase) }
+    if (-not $Check) { return (Invoke-Phase -Session $session -Name $Phase) }
     $session.Log = $null
-    return (Invoke-Inspection -Session $session -Name $Phase -WhatIfOnly:($Mode -ceq 'whatif'))
+    return (Invoke-Inspection -Session $session -Name $Phase)
 }
 
 Export-ModuleMember -Function Invoke-Engine

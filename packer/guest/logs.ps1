@@ -18,7 +18,6 @@ $script:Places = @(
     @('cri-dockerd', 'C:\var\log\cri-dockerd', '*.log'),
     @('cloudbase-init', 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log', '*.log')
 )
-$script:EventLogs = @('System', 'Application')
 $script:EventCount = 200
 # Bytes of the end of each file, and of all together before they are compressed.
 $script:FileLimit = 524288
@@ -28,8 +27,7 @@ $script:LineLength = 900
 $script:Seconds = 90
 
 # The engine's files first, then the newest.
-function Get-LogFile {
-    [CmdletBinding()] param([System.Collections.Generic.List[string]]$Notes)
+function Get-LogFile { [CmdletBinding()] param([System.Collections.Generic.List[string]]$Notes)
     $found = @(foreach ($place in $script:Places) {
             if (-not [System.IO.Directory]::Exists($place[1])) { continue }
             try {
@@ -45,28 +43,19 @@ function Get-LogFile {
 }
 
 # The end of a file that its writer may still have open.
-function Read-Tail {
-    [CmdletBinding()] param([string]$Path, [long]$Limit)
+function Read-Tail { [CmdletBinding()] param([string]$Path, [long]$Limit)
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
     try {
         $size = [int][Math]::Min($stream.Length, $Limit)
         $stream.Position = $stream.Length - $size
-        $buffer = New-Object -TypeName byte[] -ArgumentList $size
-        $done = 0
-        while ($done -lt $size) {
-            $read = $stream.Read($buffer, $done, $size - $done)
-            if ($read -eq 0) { break }
-            $done += $read
-        }
+        return ,(New-Object -TypeName System.IO.BinaryReader -ArgumentList $stream).ReadBytes($size)
     }
     finally { $stream.Dispose() }
-    return ,$buffer
 }
 
 # The newest entries of one of Windows' event logs as text. A level of 2 is an error, 3 a warning.
 # Not with Get-WinEvent: under Stop, one message that Windows cannot render ends it (https://github.com/PowerShell/PowerShell/issues/7664).
-function Get-EventText {
-    [CmdletBinding()] param([string]$Name, $Clock)
+function Get-EventText { [CmdletBinding()] param([string]$Name, $Clock)
     $query = New-Object -TypeName System.Diagnostics.Eventing.Reader.EventLogQuery -ArgumentList $Name, 'LogName'
     $query.ReverseDirection = $true
     $reader = New-Object -TypeName System.Diagnostics.Eventing.Reader.EventLogReader -ArgumentList $query
@@ -75,8 +64,7 @@ function Get-EventText {
                 if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }
                 $entry = $reader.ReadEvent()
                 if ($null -eq $entry) { break }
-                $stamp = ''
-                if ($null -ne $entry.TimeCreated) { $stamp = $entry.TimeCreated.ToUniversalTime().ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture) }
+                $stamp = if ($null -ne $entry.TimeCreated) { $entry.TimeCreated.ToUniversalTime().ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture) }
                 try { $message = [string]$entry.FormatDescription() }
                 catch { $message = "(no message: $($_.Exception.GetBaseException().Message))" }
                 "$stamp level $($entry.Level) $($entry.ProviderName) $($entry.Id) $message"
@@ -86,16 +74,14 @@ function Get-EventText {
     return ($lines -join "`r`n")
 }
 
-function Write-Entry {
-    [CmdletBinding()] param($Zip, [string]$Name, [byte[]]$Data)
+function Write-Entry { [CmdletBinding()] param($Zip, [string]$Name, [byte[]]$Data)
     $target = $Zip.CreateEntry($Name).Open()
     try { $target.Write($Data, 0, $Data.Length) }
     finally { $target.Dispose() }
 }
 
 # The zip, in memory. What cannot be read is a line of notes.txt in it.
-function Get-LogArchive {
-    [CmdletBinding()] param()
+function Get-LogArchive { [CmdletBinding()] param()
     Add-Type -AssemblyName System.IO.Compression
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     $notes = New-Object -TypeName 'System.Collections.Generic.List[string]'
@@ -104,7 +90,7 @@ function Get-LogArchive {
     $zip = New-Object -TypeName System.IO.Compression.ZipArchive -ArgumentList $memory, 'Create', $true
     try {
         $left = $script:TotalLimit
-        foreach ($name in $script:EventLogs) {
+        foreach ($name in 'System', 'Application') {
             try {
                 $data = $utf8.GetBytes((Get-EventText -Name $name -Clock $clock))
                 if ($data.Length -gt $script:FileLimit) { $data = $utf8.GetBytes($utf8.GetString($data, 0, $script:FileLimit)) }
@@ -147,7 +133,6 @@ try {
 }
 catch {
     $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 exit $code

@@ -14,9 +14,7 @@ $script:Generalised = 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE'
 $script:SysprepCalls = 'SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize'
 
 # Throws if the machine would make a bad image.
-function Assert-ReadyToSeal {
-    [CmdletBinding()]
-    param()
+function Assert-ReadyToSeal { [CmdletBinding()] param()
     $sysprep = Get-SystemTool -Name 'Sysprep\sysprep.exe'
     if (-not [System.IO.File]::Exists($sysprep)) { throw "there is no $sysprep" }
     if (-not [System.IO.File]::Exists('C:\ProgramData\imagegen\report.json')) { throw 'there is no report.json: the last phase has not finished' }
@@ -35,8 +33,7 @@ function Assert-ReadyToSeal {
 }
 
 # Throws if a program from this folder runs, or is a service. Sealing deletes only what extensions of the cloud left that have done their work: an agent would know every node as the builder.
-function Assert-NoAgent {
-    [CmdletBinding()] param([string]$Folder)
+function Assert-NoAgent { [CmdletBinding()] param([string]$Folder)
     $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
     $commands = @(foreach ($name in Get-RegistrySubKey -Key $services) {
             # Some security services deny even administrators access to their keys.
@@ -44,30 +41,27 @@ function Assert-NoAgent {
             catch [System.Security.SecurityException] { continue }
         })
     foreach ($program in @(Get-RunningProgram) + $commands) {
-        if (-not $program.TrimStart('"').StartsWith($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase)) { continue }
-        throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
+        if ($program.TrimStart('"').StartsWith($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase)) {
+            throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
+        }
     }
 }
 
 # Answer files of the base image, which may hold a password.
-function Get-AnswerFile {
-    [CmdletBinding()] param()
+function Get-AnswerFile { [CmdletBinding()] param()
     foreach ($folder in 'C:\Windows\Panther', 'C:\Windows\Panther\Unattend', 'C:\Windows\System32\Sysprep', 'C:\') {
         if ([System.IO.Directory]::Exists($folder)) { [System.IO.Directory]::GetFiles($folder, '*unattend*.xml') }
     }
 }
 
-function Get-ProfileFolder {
-    [CmdletBinding()] param()
+function Get-ProfileFolder { [CmdletBinding()] param()
     [System.IO.Directory]::GetDirectories('C:\Users')
     'C:\Windows\System32\config\systemprofile'
 }
 
 # What Packer, the engine and users left. This includes the running script, which is in memory.
 # What is in the engine's folder comes last, so that another try is possible until everything else is deleted. The release record stays.
-function Get-Leftover {
-    [CmdletBinding()]
-    param()
+function Get-Leftover { [CmdletBinding()] param()
     $places = @(
         @('C:\Windows\Temp', 'imagegen-*'), @('C:\Windows\Temp', 'packer-*'), @('C:\Windows\Temp', 'script-*.ps1'), @('C:\Windows\Temp', 'winrmcp-*'),
         @('C:\ProgramData\ssh', 'ssh_host_*')
@@ -80,14 +74,12 @@ function Get-Leftover {
         # GetFiles has no wildcard but '*' and '?', so brackets in a folder's name are safe.
         if ([System.IO.Directory]::Exists($place[0])) { [System.IO.Directory]::GetFiles($place[0], $place[1]) }
     }
-    # Left by a -Check or -WhatIf that was killed.
-    [System.IO.Directory]::GetDirectories('C:\Windows\Temp', 'imagegen-look-*')
+    # Left by a -Check that was killed.
+    [System.IO.Directory]::GetDirectories('C:\Windows', 'imagegen-check')
     if ([System.IO.Directory]::Exists($script:Engine)) { [System.IO.Directory]::GetFileSystemEntries($script:Engine) -ne "$($script:Engine)\manifest.json" }
 }
 
-function Clear-Path {
-    [CmdletBinding()]
-    param([string[]]$Path)
+function Clear-Path { [CmdletBinding()] param([string[]]$Path)
     foreach ($one in $Path) {
         if ([System.IO.Directory]::Exists($one)) { Clear-Tree -Path $one }
         elseif ([System.IO.File]::Exists($one)) {
@@ -98,9 +90,7 @@ function Clear-Path {
 }
 
 # Retries, because a virus scanner may hold a file for a moment.
-function Clear-Leftover {
-    [CmdletBinding()]
-    param()
+function Clear-Leftover { [CmdletBinding()] param()
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         try {
@@ -117,9 +107,7 @@ function Clear-Leftover {
 }
 
 # The programs of all processes. Windows hides those of some of its own.
-function Get-RunningProgram {
-    [CmdletBinding()]
-    param()
+function Get-RunningProgram { [CmdletBinding()] param()
     foreach ($process in @(Get-Process -ErrorAction Stop)) {
         try { $program = [string]$process.Path }
         catch { continue }
@@ -128,9 +116,7 @@ function Get-RunningProgram {
 }
 
 # Deletes folders that the cloud's agents left. A folder from which a program runs stays whole. Windows is generalised already, so nothing that stays fails the seal: it is a line in the log.
-function Clear-AgentFolder {
-    [CmdletBinding()]
-    param([string]$Parent, [string]$Name, [int]$TimeoutSeconds)
+function Clear-AgentFolder { [CmdletBinding()] param([string]$Parent, [string]$Name, [int]$TimeoutSeconds)
     if (-not [System.IO.Directory]::Exists($Parent)) { return }
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     try {
@@ -151,9 +137,7 @@ function Clear-AgentFolder {
 }
 
 # Deletes temporary files, or logs, except those that a program has open.
-function Clear-File {
-    [CmdletBinding()]
-    param([string]$Folder)
+function Clear-File { [CmdletBinding()] param([string]$Folder)
     if (-not [System.IO.Directory]::Exists($Folder)) { return }
     try { $entries = @(Get-TreeEntry -Path $Folder) }
     catch {
@@ -167,16 +151,13 @@ function Clear-File {
 }
 
 # Deletes what the cloud's agents wrote to the registry about extensions.
-function Clear-AgentState {
-    [CmdletBinding()] param([string]$Key)
+function Clear-AgentState { [CmdletBinding()] param([string]$Key)
     try { [Microsoft.Win32.Registry]::LocalMachine.DeleteSubKeyTree($Key, $false) }
     catch { [System.Console]::Out.WriteLine("$Key stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
 }
 
 # Waits until a service of the cloud exists and runs: an image that is generalised before does not provision.
-function Wait-CloudService {
-    [CmdletBinding()]
-    param([string]$Name, [int]$TimeoutSeconds)
+function Wait-CloudService { [CmdletBinding()] param([string]$Name, [int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         $found = @(Get-Service -Name $Name -ErrorAction SilentlyContinue)
@@ -187,9 +168,7 @@ function Wait-CloudService {
 }
 
 # Removes what sysprep would call and cannot, because the DLL is gone: an agent that updates itself during the build may leave such an entry.
-function Clear-SysprepCall {
-    [CmdletBinding()]
-    param()
+function Clear-SysprepCall { [CmdletBinding()] param()
     $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:SysprepCalls, $true)
     if ($null -eq $key) { return }
     try {
@@ -205,23 +184,17 @@ function Clear-SysprepCall {
 }
 
 # Runs a program that calls sysprep. Its exit code alone decides nothing: Wait-ImageState reads what sysprep did.
-function Invoke-Sysprep {
-    [CmdletBinding()]
-    param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int]$TimeoutSeconds)
+function Invoke-Sysprep { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int]$TimeoutSeconds)
     $done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
     if ($done.ExitCode -ne 0) { [System.Console]::Out.WriteLine("$FilePath ended with $($done.ExitCode): $($done.Output)") }
 }
 
-function Get-ImageState {
-    [CmdletBinding()]
-    param()
+function Get-ImageState { [CmdletBinding()] param()
     [string](Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' -Name 'ImageState' -Default '')
 }
 
 # Waits for Windows' own mark of a generalised machine, which may come a little later than sysprep's end.
-function Wait-ImageState {
-    [CmdletBinding()]
-    param([int]$TimeoutSeconds)
+function Wait-ImageState { [CmdletBinding()] param([int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         $state = Get-ImageState
@@ -232,9 +205,7 @@ function Wait-ImageState {
 }
 
 # Copies the end of the setup logs into the build's log, because the machine will be deleted.
-function Write-SetupLog {
-    [CmdletBinding()]
-    param()
+function Write-SetupLog { [CmdletBinding()] param()
     foreach ($name in 'setuperr.log', 'setupact.log') {
         $path = "C:\Windows\System32\Sysprep\Panther\$name"
         [System.Console]::Out.WriteLine("--- the end of $path")
@@ -244,9 +215,7 @@ function Write-SetupLog {
 
 # Removes all WinRM listeners from the image without cutting this session: the running service reads its listeners at the next boot only.
 # Certificates stay until the first boot for the same reason. first-boot.ps1 removes those in the list.
-function Clear-WinRmListener {
-    [CmdletBinding()]
-    param()
+function Clear-WinRmListener { [CmdletBinding()] param()
     # With .NET, because a key is named '*+HTTPS' and the PowerShell provider takes the star for a wildcard.
     $parent = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Listeners, $true)
     if ($null -eq $parent) { return }
@@ -264,8 +233,7 @@ function Clear-WinRmListener {
 }
 
 # Runs a program that makes nodes smaller or faster. Whatever goes wrong is only a line in the log, because nodes also start without.
-function Invoke-Optional {
-    [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList, [int]$TimeoutSeconds)
+function Invoke-Optional { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList, [int]$TimeoutSeconds)
     $line = "$FilePath $($ArgumentList -join ' ')"
     try {
         $done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
@@ -277,8 +245,7 @@ function Invoke-Optional {
 }
 
 # Removes what updates have replaced. Without /ResetBase, so that an update can still be removed from a node.
-function Clear-ComponentStore {
-    [CmdletBinding()] param([int]$TimeoutSeconds)
+function Clear-ComponentStore { [CmdletBinding()] param([int]$TimeoutSeconds)
     Invoke-Optional -FilePath (Get-SystemTool -Name 'dism.exe') -ArgumentList '/Online', '/Cleanup-Image', '/StartComponentCleanup', '/NoRestart', '/Quiet' -TimeoutSeconds $TimeoutSeconds
     # Sysprep would fail.
     if (Test-RestartPending) { throw 'Windows has a restart pending, because its component store was cleaned up' }
@@ -286,23 +253,20 @@ function Clear-ComponentStore {
 
 # Compiles the .NET assemblies that Windows has queued for its idle time. Updates queue PowerShell's own, which kubelet's service waits for at first boot; whatever is not queued stays as it is.
 # Nothing at first boot is a 32-bit program.
-function Optimize-Assembly {
-    [CmdletBinding()] param([int]$TimeoutSeconds)
+function Optimize-Assembly { [CmdletBinding()] param([int]$TimeoutSeconds)
     $ngen = [System.IO.Path]::Combine($env:SystemRoot, 'Microsoft.NET\Framework64\v4.0.30319\ngen.exe')
     Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -TimeoutSeconds $TimeoutSeconds
 }
 
 # Deletes the tasks of SYSTEM that a killed build left. The registry has their names: Get-ScheduledTask fails if any task of the machine is malformed.
-function Clear-BuilderTask {
-    [CmdletBinding()] param()
+function Clear-BuilderTask { [CmdletBinding()] param()
     foreach ($name in @(Get-RegistrySubKey -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Schedule\TaskCache\Tree')) {
         if ($name -match '\A(packer-.+|imagegen-(add-ssh-server|updates))\z') { Unregister-ScheduledTask -TaskName $name -TaskPath '\' -Confirm:$false -ErrorAction Stop }
     }
 }
 
 # Empties Windows' event logs. Windows keeps those that are switched on for tracing.
-function Clear-EventRecord {
-    [CmdletBinding()] param([int]$TimeoutSeconds)
+function Clear-EventRecord { [CmdletBinding()] param([int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     try {
         $session = [System.Diagnostics.Eventing.Reader.EventLogSession]::GlobalSession
@@ -317,8 +281,7 @@ function Clear-EventRecord {
 
 # Seals the image. $Assert holds the cloud's own checks before it is generalised, $Generalise its own sysprep, and $Finish its own checks after it and the removal of what its agents left.
 # $Trim tells the cloud's disk which blocks are free: the image then has no place for them.
-function Invoke-Seal {
-    [CmdletBinding()] param([scriptblock]$Assert, [scriptblock]$Generalise, [scriptblock]$Finish = { }, [switch]$Trim)
+function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptblock]$Generalise, [scriptblock]$Finish = { }, [switch]$Trim)
     Assert-ReadyToSeal
     # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot. Sysprep may have disabled the cloud's agents.
     if ((Get-ImageState) -ne $script:Generalised) {
@@ -341,7 +304,8 @@ function Invoke-Seal {
     }
     & $Finish
     # Not before: logs are needed if sysprep fails.
-    foreach ($folder in @('C:\Windows\Temp', 'C:\Windows\Logs') + @(foreach ($one in Get-ProfileFolder) { "$one\AppData\Local\Temp" })) { Clear-File -Folder $folder }
+    $temporary = @(foreach ($one in Get-ProfileFolder) { "$one\AppData\Local\Temp" })
+    foreach ($folder in $temporary + 'C:\Windows\Temp' + 'C:\Windows\Logs') { Clear-File -Folder $folder }
     Clear-EventRecord -TimeoutSeconds 300
     Clear-Leftover
     if ($Trim) { Invoke-Optional -FilePath (Get-SystemTool -Name 'defrag.exe') -ArgumentList 'C:', '/L' -TimeoutSeconds 600 }

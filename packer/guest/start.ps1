@@ -4,25 +4,23 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-function Get-EntryError {
-    [CmdletBinding()] param([int]$ExitCode, [string]$Message)
+function Get-EntryError { [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message
     $failure.Data['ExitCode'] = $ExitCode
     $failure
 }
 
 # The arguments by name: full names in any case, each once. PowerShell passes -Name:value as two words.
-function Read-Argument {
-    [CmdletBinding()] param([string[]]$Word)
+function Read-Argument { [CmdletBinding()] param([string[]]$Word)
     $given = @{}
     for ($index = 0; $index -lt $Word.Count; $index++) {
         $name = $Word[$index].TrimEnd(':')
         # In its canonical spelling: a hashtable of 5.1 compares by culture, and in Turkish i and I are different letters.
-        $known = @(@('-Phase', '-Bundle', '-BundleSha256', '-PlanSha256', '-Check', '-WhatIf') -eq $name)
+        $known = @(@('-Phase', '-Bundle', '-BundleSha256', '-PlanSha256', '-Check') -eq $name)
         if ($known.Count -ne 1) { throw (Get-EntryError -ExitCode 2 -Message "unknown argument: $name") }
         $name = $known[0]
         if ($given.ContainsKey($name)) { throw (Get-EntryError -ExitCode 2 -Message "$name is given twice") }
-        if ($name -in '-Check', '-WhatIf') {
+        if ($name -eq '-Check') {
             $given[$name] = $true
             continue
         }
@@ -33,47 +31,36 @@ function Read-Argument {
     return $given
 }
 
-# Checks all arguments before anything is changed. Returns them with the bundle's full path and the mode.
-function Resolve-Argument {
-    [CmdletBinding()] param([hashtable]$Given)
+# Checks all arguments before anything is changed. Returns them with the bundle's full path.
+function Resolve-Argument { [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
         if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
     }
     foreach ($name in '-BundleSha256', '-PlanSha256') {
         if ($Given[$name] -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message "$name must be 64 lower-case hex digits") }
     }
-    $mode = 'apply'
-    if ($Given.ContainsKey('-Check')) { $mode = 'check' }
-    if ($Given.ContainsKey('-WhatIf')) {
-        if ($mode -ceq 'check') { throw (Get-EntryError -ExitCode 2 -Message '-Check and -WhatIf cannot be used together') }
-        $mode = 'whatif'
-    }
-    if ($Given['-Phase'] -ceq 'all' -and $mode -ceq 'apply') { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check or -WhatIf') }
+    $check = $Given.ContainsKey('-Check')
+    if ($Given['-Phase'] -ceq 'all' -and -not $check) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
     # Exists first, because GetFullPath of 5.1 throws at an invalid path.
     $path = $Given['-Bundle']
     if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $path") }
     return @{
-        Phase = $Given['-Phase']; Bundle = [System.IO.Path]::GetFullPath($path); Mode = $mode
+        Phase = $Given['-Phase']; Bundle = [System.IO.Path]::GetFullPath($path); Check = $check
         BundleSha256 = $Given['-BundleSha256']; PlanSha256 = $Given['-PlanSha256']
     }
 }
 
 # Called before the folder has content. Uses SIDs, because names are localised.
-function Protect-Folder {
-    [CmdletBinding()] param([string]$Path)
+function Protect-Folder { [CmdletBinding()] param([string]$Path)
     $output = & ([System.IO.Path]::Combine($env:SystemRoot, 'System32', 'icacls.exe')) $Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'
     if ($LASTEXITCODE -ne 0) { throw "icacls ended with ${LASTEXITCODE}: $($output -join ' ')" }
 }
 
 # Retries, because a virus scanner may hold a file for a moment.
-function Remove-Folder {
-    [CmdletBinding()] param([string]$Path)
+function Remove-Folder { [CmdletBinding()] param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
-        try {
-            [System.IO.Directory]::Delete($Path, $true)
-            return
-        }
+        try { [System.IO.Directory]::Delete($Path, $true) }
         catch {
             if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
             Start-Sleep -Milliseconds 250
@@ -81,48 +68,8 @@ function Remove-Folder {
     }
 }
 
-# Whether a folder was left by a -Check or -WhatIf that was killed. Any user may make a folder or a link with such a name:
-# ours is owned by an administrator and closed to all others. A running -Check or -WhatIf holds a mutex with its folder's name.
-function Test-OldLook {
-    [CmdletBinding()] param([string]$Path)
-    $name = [System.IO.Path]::GetFileName($Path)
-    if ($name -cnotmatch '\Aimagegen-look-[0-9a-f]{32}\z') { return $false }
-    if ([System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)) { return $false }
-    $access = Get-Acl -LiteralPath $Path
-    $owner = $access.GetOwner([System.Security.Principal.SecurityIdentifier]).Value
-    if (-not $access.AreAccessRulesProtected -or $owner -notin 'S-1-5-18', 'S-1-5-32-544') { return $false }
-    $user = $null
-    if ([System.Threading.Mutex]::TryOpenExisting("Global\$name", [ref]$user)) {
-        $user.Dispose()
-        return $false
-    }
-    return $true
-}
-
-# Tries each folder once, in bounded time. A folder that cannot be removed is reported and left to the next run.
-function Clear-OldLook {
-    [CmdletBinding()] param([string]$Folder)
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    if (-not [System.IO.Directory]::Exists($Folder)) { return }
-    foreach ($path in [System.IO.Directory]::GetDirectories($Folder, 'imagegen-look-*')) {
-        if ($clock.Elapsed.TotalSeconds -gt 10) { return }
-        try { if (Test-OldLook -Path $path) { [System.IO.Directory]::Delete($path, $true) } }
-        catch { [System.Console]::Out.WriteLine("the folder of an earlier -Check or -WhatIf could not be removed: ${path}: $($_.Exception.GetBaseException().Message)") }
-    }
-}
-
-# Only relative names with '/' between the parts, and no part that Windows would read as another name.
-function Test-EntryName {
-    [CmdletBinding()] param([string]$Name)
-    foreach ($part in $Name.Split('/')) {
-        if ($part -cnotmatch '\A[A-Za-z0-9._-]*[A-Za-z0-9_-]\z') { return $false }
-    }
-    return $true
-}
-
 # Hash and content come from one open file, which nobody can change meanwhile.
-function Expand-Bundle {
-    [CmdletBinding()] param([string]$Path, [string]$Digest, [string]$Folder)
+function Expand-Bundle { [CmdletBinding()] param([string]$Path, [string]$Digest, [string]$Folder)
     Add-Type -AssemblyName System.IO.Compression
     Add-Type -AssemblyName System.IO.Compression.FileSystem
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'Read'
@@ -134,7 +81,8 @@ function Expand-Bundle {
         $null = [System.IO.Directory]::CreateDirectory($Folder)
         $zip = New-Object -TypeName System.IO.Compression.ZipArchive -ArgumentList $stream
         foreach ($entry in $zip.Entries) {
-            if (-not (Test-EntryName -Name $entry.FullName.TrimEnd('/'))) {
+            # Only relative names with '/' between the parts, and no part that Windows would read as another name.
+            if ($entry.FullName.TrimEnd('/') -cnotmatch '\A([A-Za-z0-9._-]*[A-Za-z0-9_-]/)*[A-Za-z0-9._-]*[A-Za-z0-9_-]\z') {
                 throw (Get-EntryError -ExitCode 4 -Message "the bundle has a file with the invalid name '$($entry.FullName)'")
             }
             if ($entry.FullName.EndsWith('/')) { continue }
@@ -147,14 +95,10 @@ function Expand-Bundle {
     finally { $stream.Dispose() }
 }
 
-function Get-FileDigest {
-    [CmdletBinding()] param([string]$Path)
-    (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant()
-}
+function Get-FileDigest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant() }
 
 # Verifies plan.json by its digest and every other file by the plan's list. Other files are an error. Returns the plan.
-function Read-Plan {
-    [CmdletBinding()] param([string]$Folder, [string]$Digest)
+function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
     $path = [System.IO.Path]::Combine($Folder, 'plan.json')
     if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
     $found = Get-FileDigest -Path $path
@@ -178,45 +122,41 @@ function Read-Plan {
 
 $code = 1
 $root = 'C:\ProgramData\imagegen'
-$mine = ''
-$held = $null
+$lock = $null
 try {
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
     $asked = Resolve-Argument -Given (Read-Argument -Word $args)
-    if ($asked.Mode -ceq 'apply') { $null = [System.IO.Directory]::CreateDirectory($root) }
-    else {
-        $temp = [System.IO.Path]::Combine($env:SystemRoot, 'Temp')
-        Clear-OldLook -Folder $temp
-        # A random name, so that nobody can prepare the folder. New-Item fails if it exists.
-        $name = 'imagegen-look-' + [guid]::NewGuid().ToString('N')
-        $held = New-Object -TypeName System.Threading.Mutex -ArgumentList $false, "Global\$name"
-        $root = [System.IO.Path]::Combine($temp, $name)
-        $null = New-Item -ItemType Directory -Path $root
-        $mine = $root
+    if ($asked.Check) {
+        # In a folder where only administrators can prepare anything. The lock keeps a second -Check out, and ends with this process, however that ends.
+        $root = [System.IO.Path]::Combine($env:SystemRoot, 'imagegen-check')
+        $mode, $access, $share = [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None
+        $lock = New-Object -TypeName System.IO.FileStream -ArgumentList "${root}.lock", $mode, $access, $share, 1, ([System.IO.FileOptions]::DeleteOnClose)
+        # A killed -Check left it.
+        Remove-Folder -Path $root
     }
+    $null = [System.IO.Directory]::CreateDirectory($root)
     Protect-Folder -Path $root
     $folder = [System.IO.Path]::Combine($root, 'bundle')
     Expand-Bundle -Path $asked.Bundle -Digest $asked.BundleSha256 -Folder $folder
     $plan = Read-Plan -Folder $folder -Digest $asked.PlanSha256
     Import-Module -Name ([System.IO.Path]::Combine($folder, 'engine.psm1')) -Force -DisableNameChecking
-    $code = [int](Invoke-Engine -Root $root -Phase $asked.Phase -Plan $plan -PlanDigest $asked.PlanSha256 -Mode $asked.Mode)
+    $code = [int](Invoke-Engine -Root $root -Phase $asked.Phase -Plan $plan -PlanDigest $asked.PlanSha256 -Check:$asked.Check)
 }
 catch {
     $known = $_.Exception.Data['ExitCode']
     if ($null -ne $known) { $code = [int]$known }
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 finally {
     # Ctrl-C runs only this block, and no catch block.
-    if ($mine -ne '') {
-        try { Remove-Folder -Path $mine }
+    if ($null -ne $lock) {
+        try { Remove-Folder -Path $root }
         catch {
             $code = 1
-            [System.Console]::Out.WriteLine("failed: $mine could not be removed: $($_.Exception.GetBaseException().Message)")
+            [System.Console]::Out.WriteLine("failed: $root could not be removed: $($_.Exception.GetBaseException().Message)")
         }
+        $lock.Dispose()
     }
-    if ($null -ne $held) { $held.Dispose() }
 }
 exit $code

@@ -128,9 +128,10 @@ def read_cluster_data(name: str, join: Join) -> str:
     ):
         text, count = re.subn(form, value, text)
         assert count == 1, f"{name}.yaml holds {form} {count} times"
-    assert f"criSocket: {join.socket}\n" in text, f"{name}.yaml names another container runtime"
     # The address is that of the machine for which it was written.
-    return re.sub(r"(name: node-ip\s+value: )\S+", rf"\g<1>{NODE_ADDRESS}", text)
+    text = re.sub(r"(name: node-ip\s+value: )\S+", rf"\g<1>{NODE_ADDRESS}", text)
+    assert f"criSocket: {join.socket}\n" in text, f"{name}.yaml names another container runtime"
+    return text
 
 
 def make_cluster_data(name: str) -> Callable[[Join], UserData]:

@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -450,9 +451,10 @@ def _boot(captured: Machine, folder: Path, timeout_s: float) -> dict[str, Any]:
     scratch = folder / "scratch"
     scratch.mkdir()
     runner = Runner(scratch, os.environ, timeout_s=timeout_s)
+    sandbox = cast("Sandbox", types.SimpleNamespace(captured=captured, bundle=None))
     try:
         rehearse._boot(
-            captured, loaded().specs["aws"], runner, folder, make_console(plain=True, quiet=True), {"winrm": 1}
+            sandbox, loaded().specs["aws"], runner, folder, make_console(plain=True, quiet=True), {"winrm": 1}
         )
     finally:
         [manifest] = store.list().records

@@ -43,6 +43,7 @@ diagnostics.stopwatch: StartNew/0
 globalization.cultureinfo: InvariantCulture
 io.compression.zipfileextensions: ExtractToFile/3
 io.compression.ziparchive
+io.binaryreader
 io.directory: CreateDirectory/1 Delete/2 Exists/1 GetFiles/3 GetDirectories/3 GetFileSystemEntries/3 Move/2
 io.file: AppendAllText/3 Copy/3 Delete/1 Exists/1 GetAttributes/1 GetLastWriteTimeUtc/1 Move/2 OpenRead/1
 io.file: ReadAllBytes/1 ReadAllLines/2
@@ -51,6 +52,7 @@ io.fileaccess: Read Write ReadWrite
 io.fileattributes: Normal ReadOnly ReparsePoint
 io.driveinfo
 io.fileinfo
+io.fileoptions: DeleteOnClose
 io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite
 io.filestream
@@ -87,7 +89,6 @@ security.securityelement: Escape/1
 security.securestring
 security.securityexception
 text.utf8encoding
-threading.mutex: TryOpenExisting/2
 threading.tasks.task: WaitAll/2 WaitAny/2
 threading.tasks.task[]
 xml.xmlconvert: ToDateTimeOffset/1 ToString/1 ToTimeSpan/1

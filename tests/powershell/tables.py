@@ -35,10 +35,9 @@ PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
     "set-pod-network.ps1": "runs on the node without the bundle",
-    "reset-node.ps1": "runs on the node without the bundle",
-    "register-plugin.ps1": "runs beside the file that it imports, without the bundle",
     "flannel.ps1": "runs in a pod, and stays for as long as the flanneld that it starts",
     "kube-proxy.ps1": "runs in a pod, and stays for as long as the kube-proxy that it starts",
+    "reset-node.ps1": "runs on the node without the bundle",
 }
 # Scripts that compile a call of Windows, and why.
 COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}
@@ -46,8 +45,8 @@ PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
-    "ec2launch.exe icacls.exe kubeadm.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe ngen.exe "
-    "powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
+    "defrag.exe dism.exe ec2launch.exe icacls.exe kubeadm.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe "
+    "ngen.exe powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
 )
 
 COMMON_PARAMETERS = _words("""

@@ -60,7 +60,7 @@ MENDS = (
                 "if ($known.Count -ne 1)",
                 "$name = $known[0]",
                 "if ($given.ContainsKey($name))",
-                "if ($name -in '-Check', '-WhatIf')",
+                "if ($name -eq '-Check')",
                 f"if ({w.NO_VALUE})",
                 "$given[$name] = $Word[$index]",
             ),
@@ -90,17 +90,22 @@ MENDS = (
     Mend(
         "P3-only-what-differs-is-put-in-place",
         ARCHIVE,
-        (
-            in_order("$digest = Get-Digest -Path $file", w.SAME_BYTES, "Copy-IntoPlace -From $file -To $target"),
-            tried(
-                "$null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe')", at_last="Clear-Tree -Path $staging"
-            ),
-        ),
+        (in_order("$digest = Get-Digest -Path $file", w.SAME_BYTES, "Copy-IntoPlace -From $file -To $target"),),
         (
             (f"                {w.SAME_BYTES}\n", ""),
             ("(Get-Digest -Path $target) -ceq $digest", "(Get-Digest -Path $target) -cne $digest"),
-            ("finally { Clear-Tree -Path $staging }", "finally { $null = $staging }"),
         ),
+    ),
+    Mend(
+        "P3-what-was-unpacked-goes-however-it-ends",
+        COMMON,
+        (
+            tried(
+                "$null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe')", at_last="Clear-Tree -Path $staging"
+            ),
+            tried("& $Use $staging", at_last="Clear-Tree -Path $staging"),
+        ),
+        (("finally { Clear-Tree -Path $staging }", "finally { $null = $staging }"),),
     ),
     Mend(
         "P4-a-read-only-file-is-replaced",
@@ -142,7 +147,7 @@ MENDS = (
             only_where(w.KEEP, w.WRITE_OUTCOME, within="Save-Outcome"),
             in_order(w.SAVED, w.WRITE_OUTCOME, within="Save-Outcome"),
             only_where(w.BEGUN, w.BEGUN_REASON, within="Invoke-Entry"),
-            in_order(w.SAVED, f"if ({w.BEGUN})", "$status = 'ok'", within="Invoke-Entry"),
+            in_order(w.SAVED, f"if ({w.BEGUN})", "$status = if (", within="Invoke-Entry"),
             in_order(w.OWN_BEGUN, "if ($begun -and $Own.restart) { return }", within="Assert-Order"),
         ),
         (
@@ -222,75 +227,59 @@ MENDS = (
         ),
     ),
     Mend(
-        "R3-what-a-look-unpacks-goes-however-it-ends",
+        "R3-what-a-check-unpacks-goes-however-it-ends",
         ENTRY,
         (
             tried(w.NEW_FOLDER, at_last=w.REMOVE_OWN),
             tried(w.RUN_ENGINE, at_last=w.REMOVE_OWN),
             only_at_last(w.REMOVE_OWN),
-            only_where("$mine -ne ''", w.REMOVE_OWN),
-            tried(w.REMOVE_OWN, catch="$code = 1"),
-            in_order(w.NEW_FOLDER, "$mine = $root"),
+            only_where("$null -ne $lock", w.REMOVE_OWN),
+            tried("Remove-Folder -Path $root }", catch="$code = 1"),
+            in_order(w.REMOVE_OWN, "$lock.Dispose()"),
+            only_at_last("$lock.Dispose()"),
         ),
         (
-            (f"try {{ {w.REMOVE_OWN} }}", "try { $null = $mine }"),
-            ("}\nfinally {\n", "}\nif ($true) {\n"),
-            ("        $mine = $root\n", ""),
+            (f"        {w.REMOVE_OWN}\n", "        try { $null = $root }\n"),
+            ("}\nfinally {\n    # Ctrl", "}\nif ($true) {\n    # Ctrl"),
+            ("if ($null -ne $lock) {", "if ($null -eq $lock) {"),
             ("        catch {\n            $code = 1\n", "        catch {\n"),
+            ("        $lock.Dispose()\n", ""),
         ),
     ),
     Mend(
-        "R3-a-look-is-for-system-and-administrators-alone",
+        "R3-a-check-is-for-system-and-administrators-alone",
         ENTRY,
         (
             in_order("Protect-Folder -Path $root", "Expand-Bundle -Path", w.RUN_ENGINE),
             in_order(w.GRANT, "if ($LASTEXITCODE -ne 0) { throw", within="Protect-Folder"),
+            only_where("$asked.Check", w.CHECK_FOLDER),
+            in_order(w.NEW_FOLDER, "Protect-Folder -Path $root"),
         ),
         (
             (w.GRANT, w.GRANT.replace("'/inheritance:r' ", "")),
             ("    if ($LASTEXITCODE -ne 0) { throw", "    if ($LASTEXITCODE -lt 0) { throw"),
             ("    Protect-Folder -Path $root\n", ""),
-            ("    Protect-Folder -Path $root\n", "    if ($mine -eq '') { Protect-Folder -Path $root }\n"),
+            ("    Protect-Folder -Path $root\n", "    if ($null -eq $lock) { Protect-Folder -Path $root }\n"),
+            ("$env:SystemRoot, 'imagegen-check'", "$env:SystemRoot, 'Temp', 'imagegen-check'"),
+            (f"    {w.NEW_FOLDER}\n", ""),
         ),
     ),
     Mend(
-        "R3-a-look-removes-only-what-no-other-uses",
+        "R3-one-check-runs-at-a-time",
         ENTRY,
         (
-            in_order("Clear-OldLook -Folder $temp", w.HOLD, w.NEW_FOLDER),
-            in_order("if ($mine -ne '') {", "if ($null -ne $held) { $held.Dispose() }"),
-            only_at_last("$held.Dispose()"),
-            only_where("Test-OldLook -Path $path", w.DELETE_OLD),
-            tried(w.DELETE_OLD, catch='WriteLine("the folder of an earlier -Check or -WhatIf could not be removed: '),
-            in_order("if ($clock.Elapsed.TotalSeconds -gt 10) { return }", "try { if (Test-OldLook"),
-            in_order(
-                f"if ($name -cnotmatch '\\Aimagegen-look-[0-9a-f]{{32}}\\z') {w.NO}",
-                f"if ({w.IS_LINK}) {w.NO}",
-                f"if ({w.NOT_OURS}) {w.NO}",
-                f"if ({w.USED}) {{",
-                "return $true",
-                within="Test-OldLook",
-            ),
-            only_where(w.USED, "\n        return $false", within="Test-OldLook"),
+            in_order(w.CHECK_FOLDER, w.HOLD, "\n        Remove-Folder -Path $root"),
+            in_order("[System.IO.FileShare]::None\n", w.HOLD),
+            in_order("1, ([System.IO.FileOptions]::DeleteOnClose)"),
         ),
         (
-            (f"        {w.HOLD}\n", ""),
-            ("        Clear-OldLook -Folder $temp\n", ""),
-            ("try { if (Test-OldLook -Path $path) { ", "try { if ($true) { "),
-            ('catch { [System.Console]::Out.WriteLine("the folder of', 'catch { throw ("the folder of'),
-            ("        if ($clock.Elapsed.TotalSeconds -gt 10) { return }\n", ""),
-            (
-                "    if ($null -ne $held) { $held.Dispose() }\n}\nexit",
-                "}\nif ($null -ne $held) { $held.Dispose() }\nexit",
-            ),
-            ("    if ($name -cnotmatch", "    if ($name -eq '' -and $name -cnotmatch"),
-            (f"    if ({w.IS_LINK}) {w.NO}\n", ""),
-            (f"    if ({w.NOT_OURS}) {w.NO}\n", ""),
-            ("        $user.Dispose()\n        return $false\n", "        $user.Dispose()\n"),
+            ("[System.IO.FileShare]::None\n", "[System.IO.FileShare]::ReadWrite\n"),
+            (", ([System.IO.FileOptions]::DeleteOnClose)", ""),
+            ("        Remove-Folder -Path $root\n    }\n", "    }\n"),
         ),
     ),
     Mend(
-        "R3-a-look-writes-no-log",
+        "R3-a-check-writes-no-log",
         ENGINE,
         (
             in_order("$session.Log = $null", "return (Invoke-Inspection -Session $session", within="Invoke-Engine"),
@@ -302,12 +291,16 @@ MENDS = (
         "R4-downloads-go-through-the-plans-proxy",
         DOWNLOAD,
         (
-            in_order("New-Object -TypeName System.Net.WebProxy -ArgumentList $Wanted.url", w.BYPASS, "return $proxy"),
+            only_where(
+                "$null -ne $Proxy", "$through = New-Object -TypeName System.Net.WebProxy -ArgumentList $Proxy.url"
+            ),
+            only_where("$null -ne $Proxy", w.BYPASS),
             in_order(w.USE_PROXY, "HttpClient -ArgumentList $handler", within="Open-Attempt"),
-            in_order("$through = Get-Proxy -Wanted $Proxy", "Get-Download -Artifact $one -Proxy $through"),
+            in_order("$through = $null", "Get-Download -Artifact $one -Proxy $through"),
         ),
         (
-            (f"    {w.BYPASS}\n", ""),
+            (f"        {w.BYPASS}\n", ""),
+            ("$through = New-Object", "$null = New-Object"),
             (f"    {w.USE_PROXY}\n", ""),
             ("-Artifact $one -Proxy $through", "-Artifact $one -Proxy $null"),
         ),

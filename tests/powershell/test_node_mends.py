@@ -45,15 +45,18 @@ NAME_COPY = '[System.IO.File]::Move("${Path}.new", "$Path.1")'
 STAYS = '[System.Console]::Out.WriteLine("$folder stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)")'
 LOG_STAYS = '[System.Console]::Out.WriteLine("$file stays in the image: $(Get-Cause -ErrorRecord $_)")'
 LIST_STAYS = '[System.Console]::Out.WriteLine("$Name in $Parent stays in the image, at least in part: '
-LOGS_STAY = '[System.Console]::Out.WriteLine("the logs in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")'
+LOGS_STAY = '[System.Console]::Out.WriteLine("the files in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")'
 TIME_LEFT = "$left = [System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)"
 RUNNING = "$programs = @(Get-RunningProgram)"
 FOLDERS = "foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, $Name))) {"
 LIST_TREE = "$entries = @(Get-TreeEntry -Path $Path)"
 MAKE_NORMAL = "[System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)"
 DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
-COMPILE = "Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems'"
-COMPILE_FAILED = '$line = "$ngen executeQueuedItems failed: $($_.Exception.Message)"'
+IN_FOLDER = "$program.TrimStart('\"').StartsWith($Folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)"
+REFUSE = 'throw "an extension is installed: '
+WRITE = "[System.Console]::Out.WriteLine("
+RUN_OPTIONAL = "$done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -GoodExitCode @()"
+OPTIONAL_FAILED = '$line += " failed: $($_.Exception.Message)"'
 
 NEVER_EXPIRE = "'accounts', '/maxpwage:unlimited'"
 LIST_BUILDER = "Write-TextFile -Path 'C:\\Windows\\Setup\\Scripts\\accounts.txt' -Text \"500`r`n\""
@@ -264,12 +267,12 @@ MENDS = (
         "N5-a-compiler-that-fails-does-not-fail-the-seal",
         SEAL,
         (
-            tried(COMPILE, within="Optimize-Assembly", catch=COMPILE_FAILED),
-            in_order("    try {", "[System.Console]::Out.WriteLine($line)", within="Optimize-Assembly"),
+            tried(RUN_OPTIONAL, within="Invoke-Optional", catch=OPTIONAL_FAILED),
+            in_order("    try {", "[System.Console]::Out.WriteLine($line)", within="Invoke-Optional"),
             in_order("Optimize-Assembly -TimeoutSeconds 600", "& $Generalise", within="Invoke-Seal"),
         ),
         (
-            (f"catch {{ {COMPILE_FAILED} }}", "catch { throw }"),
+            (f"catch {{ {OPTIONAL_FAILED} }}", "catch { throw }"),
             ("    [System.Console]::Out.WriteLine($line)\n", ""),
             ("        Optimize-Assembly -TimeoutSeconds 600\n", ""),
         ),
@@ -283,8 +286,8 @@ MENDS = (
             only_where("$running.Count -gt 0", "\n                continue", within="Clear-AgentFolder"),
             tried(RUNNING, within="Clear-AgentFolder", catch=LIST_STAYS),
             tried(FOLDERS, within="Clear-AgentFolder", catch=LIST_STAYS),
-            tried("$entries = @(Get-TreeEntry", within="Clear-AgentLog", catch=LOGS_STAY),
-            tried("Clear-Path -Path $file", within="Clear-AgentLog", catch=LOG_STAYS),
+            tried("$entries = @(Get-TreeEntry", within="Clear-File", catch=LOGS_STAY),
+            tried("Clear-Path -Path $file", within="Clear-File", catch=LOG_STAYS),
         ),
         (
             (f"catch {{ {STAYS} }}", "catch { throw }"),
@@ -294,6 +297,29 @@ MENDS = (
             (f"catch {{ {LIST_STAYS}", 'catch { throw ("'),
             (f"        {LOGS_STAY}\n", "        throw\n"),
             (f"catch {{ {LOG_STAYS} }}", "catch { throw }"),
+        ),
+    ),
+    Mend(
+        "G4-an-agent-is-refused-and-state-goes",
+        SEAL,
+        (
+            only_where(IN_FOLDER, REFUSE, within="Assert-NoAgent"),
+            tried("DeleteSubKeyTree($Key, $false)", within="Clear-AgentState", catch=f'{WRITE}"$Key stays'),
+            tried("$null = $session.ClearLog($name)", within="Clear-EventRecord", catch=f'{WRITE}"event log $name'),
+            tried("$session.GetLogNames()", within="Clear-EventRecord", catch=f'{WRITE}"event logs stay'),
+            only_where("Test-RestartPending", "throw 'Windows has a", within="Clear-ComponentStore"),
+            in_order("& $Finish", "Clear-EventRecord -Timeout", "Clear-Leftover\n", within="Invoke-Seal"),
+        ),
+        (
+            (f"if ({IN_FOLDER}) {{", "if ($program -eq $Folder) {"),
+            (f'catch {{ {WRITE}"$Key stays', 'catch { throw ("$Key stays'),
+            (f'catch {{ {WRITE}"event log $name', 'catch { throw ("event log $name'),
+            (f'catch {{ {WRITE}"event logs stay', 'catch { throw ("event logs stay'),
+            (
+                "if (Test-RestartPending) { throw 'Windows has a restart pending, b",
+                "if ($false) { throw 'Windows has a b",
+            ),
+            ("    Clear-EventRecord -TimeoutSeconds 300\n", ""),
         ),
     ),
     Mend(

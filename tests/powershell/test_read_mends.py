@@ -27,12 +27,13 @@ NO_SETUP_LOG = '[System.Console]::Out.WriteLine("the setup logs cannot be read: 
 LOGON_IS_ON = "-notin '', '0') { throw 'AutoAdminLogon is on' }"
 LOGON_IS_COMPLETE = "[string](Get-RegistryData -Key $logon -Name 'DefaultPassword') -ne ''"
 MAY_ASK = "-not $asked -and $from -contains $status"
+FROM_STATES = "$from = if ($up) { 'Stopped', 'Paused' } else { 'Running', 'Paused' }"
 DIED = "if ($up -and $asked -and $status -eq 'Stopped') { throw"
 AWAIT_STOPPED = "if ([string]$service.Status -eq 'StopPending') { $service.WaitForStatus('Stopped', $limit) }"
 DISABLE = "Disable-LocalUser -SID $account.SID -ErrorAction Stop"
 RESET = "Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop"
 RENAME = "Rename-LocalUser -SID $account.SID"
-KEY_STAYS = "$what = 'the key of the removed certificate'"
+KEY_STAYS = "$what = if (Test-Path -LiteralPath $path) { 'certificate' } else { 'the key of the removed certificate' }"
 NOT_FOUND = "if ($_.FullyQualifiedErrorId -notlike 'CmdletizationQuery_NotFound*') { throw }"
 FIND_FILTER = "$filter = Get-NetFirewallPortFilter -AssociatedNetFirewallRule $rule[0] -ErrorAction Stop"
 ICACLS = "$null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path,"
@@ -132,9 +133,7 @@ MENDS = (
         "P10-a-service-is-asked-once-and-from-a-state-that-allows-it",
         COMMON,
         (
-            in_order(
-                "$from = @('Running', 'Paused')", "if ($up) { $from = @('Stopped', 'Paused') }", "while ($true) {"
-            ),
+            in_order(FROM_STATES, "while ($true) {"),
             only_where(MAY_ASK, "$null = $service.Start()", within="Wait-ServiceState"),
             only_where(MAY_ASK, "Stop-Service -Name $Name -Force -NoWait", within="Wait-ServiceState"),
             in_order(
@@ -146,7 +145,7 @@ MENDS = (
             in_order("$asked = $true", "if ($up) { $null = $service.Start() }"),
         ),
         (
-            ("@('Running', 'Paused')", "@('Running', 'StartPending')"),
+            ("else { 'Running', 'Paused' }", "else { 'Running', 'StartPending' }"),
             (f"if ({MAY_ASK})", "if ($from -contains $status)"),
             ("            $asked = $true\n", ""),
             (DIED, "if ($up -and $status -eq 'Stopped') { throw"),
@@ -189,11 +188,11 @@ MENDS = (
         "P11-a-key-that-stays-is-told",
         FIRST_BOOT,
         (
-            only_where("-not (Test-Path -LiteralPath $path)", KEY_STAYS, within="Clear-BuilderCertificate"),
+            in_order(KEY_STAYS, '"$what $print could not be removed: ', within="Clear-BuilderCertificate"),
             tried("Remove-Item -LiteralPath $path", catch='"$what $print could not be removed: '),
         ),
         (
-            ("if (-not (Test-Path -LiteralPath $path)) {", "if ($false) {"),
+            (KEY_STAYS, "$what = 'certificate'"),
             ('"$what $print could not be removed: $($_.Exception.Message)"', "$null = $what"),
         ),
     ),
@@ -205,7 +204,7 @@ MENDS = (
             only_where("$wanted.Count -gt 0", GRANT_AGAIN),
             in_order("-eq $masks[$wanted[0].rights]", f"if ({IS_PLANNED})"),
             in_order(REMOVE_ALL, "if ($wanted.Count -gt 0) {"),
-            only_where("$folder", "$flags = 3"),
+            in_order("$inherit, $flags = if ($folder) { '(OI)(CI)', 3 } else { '', 0 }", f"if ({IS_PLANNED})"),
         ),
         (
             (" -and [int]$rule.PropagationFlags -eq 0) { continue }", ") { continue }"),
@@ -213,7 +212,7 @@ MENDS = (
             (GRANT_AGAIN, GRANT_AGAIN.replace("grant:r", "grant")),
             ("            if ($wanted.Count -gt 0) {\n", "            if ($wanted.Count -gt 1) {\n"),
             (REMOVE_ALL, REMOVE_ALL.replace("remove:g", "remove:d")),
-            ("            $flags = 3\n", "            $flags = 2\n"),
+            ("{ '(OI)(CI)', 3 }", "{ '(OI)(CI)', 2 }"),
         ),
     ),
     Mend(

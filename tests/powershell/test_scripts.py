@@ -51,7 +51,11 @@ def test_first_boot_removes_each_thing_by_itself() -> None:
 
     # A rule that is made anew may be missing before.
     others = text.replace("Remove-NetFirewallRule -Name $wanted.rule -ErrorAction SilentlyContinue", "")
-    assert alone == re.findall(r"\bRemove-\w+", others) == ["Remove-NetFirewallRule", "Remove-Item"]
+    assert (
+        alone
+        == re.findall(r"\bRemove-\w+", others)
+        == [*("Remove-NetFirewallRule", "Remove-Item", "Remove-CimInstance")]
+    )
     assert "try { & $part | ForEach-Object -Process { $null = $reasons.Add($_) } }" in text
 
 
@@ -61,9 +65,8 @@ def test_files_come_into_place_by_one_way() -> None:
         (ROOT / f"packer/guest/kinds/{kind}.ps1").read_text("ascii") for kind in ("archive", "extract", "file")
     )
 
-    for text in (archive, extract):
-        assert "'-C', $staging," in text
-        assert "finally { Clear-Tree -Path $staging }" in text
+    assert "'-C', $staging)" in (ROOT / "packer/guest/common.psm1").read_text("ascii")
+    assert [text.count("Expand-Artifact -Context $Context") for text in (archive, extract, file)] == [1, 1, 0]
     assert [text.count("Copy-IntoPlace -From") for text in (archive, extract, file)] == [1, 1, 1]
     assert "[System.IO.File]::" not in re.sub(r"File\]::Exists", "", archive + extract + file)
 

@@ -109,7 +109,13 @@ MONOPOLIES = {
     "trustme": {"imagegen.rehearsal"},
 }
 # `validate` must start fast (see `make bench`), and not every machine has Sequoia.
-LAZY = {("imagegen.loading", "imagegen.plan.context"), ("imagegen.build.release", "imagegen.build.openpgp")}
+LAZY = {
+    ("imagegen.loading", "imagegen.plan.context"),
+    ("imagegen.config.value_types", "idna"),
+    ("imagegen.rules.runtime", "tomllib"),
+    ("imagegen.providers.shared_rules", "difflib"),
+    ("imagegen.build.release", "imagegen.build.openpgp"),
+}
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}
 CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
@@ -170,6 +176,12 @@ class _Imports(ast.NodeVisitor):
         self._functions = 0
         self._types = 0
 
+    def generic_visit(self, node: ast.AST) -> None:
+        # An import is a statement, and only statements hold others: most of a module is expressions.
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):
+                self.visit(child)
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._functions += 1
         self.generic_visit(node)
@@ -195,6 +207,7 @@ class _Imports(ast.NodeVisitor):
         self.found.append(Import(module, line, in_function=self._functions > 0, for_types=self._types > 0))
 
 
+@functools.cache
 def _is_module(name: str) -> bool:
     path = PACKAGE.parent.joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
@@ -468,7 +481,7 @@ def libraries_of(start: str) -> set[str]:
     ("module", "libraries"),
     [
         ("imagegen.cli.main", {"click"}),
-        ("imagegen.cli.verbs.validate", {"click", "idna", "pydantic", "ruamel", "typing_extensions"}),
+        ("imagegen.cli.verbs.validate", {"click", "pydantic", "ruamel", "typing_extensions"}),
         # The registry imports these when a config is validated.
         *((f"imagegen.providers.{name}.settings", {"pydantic"}) for name in ("aws", "azure")),
         *((f"imagegen.providers.{name}.rules", {"pydantic"}) for name in ("aws", "azure")),

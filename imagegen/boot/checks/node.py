@@ -36,6 +36,12 @@ def _kubelet(facts: NodeFacts) -> Iterator[Finding]:
     missing = [argument for argument in found.kubeadm_arguments if argument not in found.arguments]
     if missing:
         yield say(f"kubelet runs without the arguments that kubeadm wrote: {' '.join(missing)}", "N4")
+    if not found.keeps_log:
+        yield say("kubelet keeps no log")
+    if not found.is_reached:
+        yield say("Windows' firewall blocks TCP port 10250, where the API server asks kubelet for logs and metrics")
+    if not found.shares_volumes:
+        yield say("containers may not write to their volumes, which are in kubelet's folder pods")
 
 
 def _node(facts: NodeFacts) -> Iterator[Finding]:
@@ -68,7 +74,7 @@ def _row_of_message(message: str) -> str:
 
 CHECKS: Final = (
     Check("join", "kubeadm joined the machine to the cluster", _join),
-    Check("kubelet", "kubelet runs with kubeadm's arguments", _kubelet),
+    Check("kubelet", "kubelet runs with kubeadm's arguments, and the cluster and containers reach it", _kubelet),
     Check("node", "the node registered", _node),
     Check(
         "credential-providers",

@@ -37,6 +37,7 @@ def _builder(facts: NodeFacts) -> Iterator[Finding]:
         ("a certificate of the builder", found.certificates, ""),
         ("a firewall rule for WinRM", found.rules, ""),
         ("an account of the builder that can log on", found.accounts, "B12"),
+        ("the profile of an account of the builder", found.profiles, "B12"),
     ):
         if names:
             yield say(f"{what} is left: {some(names)}", row)

@@ -343,8 +343,8 @@ def azure_location_known(target: Target) -> Iterator[Finding]:
 
 @rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds only the client secret")
 def azure_secret_name(target: Target) -> Iterator[Finding]:
-    name, rows = target.settings.auth.client_secret_env or "", table("variables")["names"]
-    if row := next((row for row in rows if re.fullmatch("|".join(row["patterns"]), name)), None):
+    name, rows = target.settings.auth.client_secret_env, table("variables")["names"]
+    if name and (row := next((row for row in rows if re.fullmatch("|".join(row["patterns"]), name)), None)):
         yield Finding(
             ("auth", "client_secret_env"),
             f"{name} does not hold a client secret: {row['means']}",

@@ -17,6 +17,7 @@ from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
 from imagegen.rehearsal.boot.images import start_pods
+from imagegen.rehearsal.boot.kubelet import look_at_kubelet
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -27,6 +28,7 @@ from imagegen.rehearsal.boot.pod_networks import (
     look_at_pod_network,
     look_at_policies,
 )
+from imagegen.rehearsal.boot.release_record import look_at_sealing
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
 from imagegen.rehearsal.boot.upkeep import NODE_S, Upkeep
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 
     from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.boot.image import Image
-    from imagegen.rehearsal.boot.model import Ended, Instance, Platform
+    from imagegen.rehearsal.boot.model import Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
 
@@ -239,7 +241,7 @@ class _Observed:
             cloudbase_init=self._cloudbase_init(),
             unrendered=tuple(observe.find_unrendered(machine)),
             scripts_of_agents=tuple(dict.fromkeys(runs.scripts_of_agents)),
-            join=facts.Join(runs=len(runs.commands), failure=_read_failure(runs.commands)),
+            join=facts.Join(runs=len(runs.commands), failure=observe.read_failure(runs.commands)),
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
@@ -260,6 +262,7 @@ class _Observed:
             access=self.list_access(),
             own_files=tuple(observe.look_at_own_files(machine, self.image.own_files)),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
+            sealed=look_at_sealing(machine, self.image),
             user_data_of_restart=False,
             commands_of_restart=(),
             changed_by_restart=(),
@@ -356,19 +359,5 @@ class _Observed:
         )
 
     def _kubelet(self) -> facts.Kubelet:
-        flags = observe.read_kubeadm_arguments(self.node.machine, self.image.layout["kubelet"] + r"\kubeadm-flags.env")
-        return facts.Kubelet(
-            is_running=self.kubelet.is_running,
-            # A start that was refused is later than the end of an earlier one.
-            failure=self.node.machine.services.refusal("kubelet") or "".join(self.kubelet.ends[-1:]),
-            arguments=tuple(self.kubelet.arguments),
-            kubeadm_arguments=flags,
-            lost_address=observe.find_lost_address(self.kubelet.arguments, self.cluster.nodes.values()),
-        )
-
-
-def _read_failure(commands: list[tuple[str, Ended]]) -> str:
-    """What the last command said, if it failed: its errors, and without any its last line."""
-    lines = [line.strip() for _, ended in commands[-1:] if ended.exit_code for line in ended.output.splitlines()]
-    errors = [line for line in lines if line.startswith("[ERROR ")]
-    return " ".join(errors or [line for line in lines if line][-1:])
+        cluster, folder = self.cluster, self.image.layout["kubelet"]
+        return look_at_kubelet(self.node.machine, self.kubelet, folder, cluster.nodes.values())

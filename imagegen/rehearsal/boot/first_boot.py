@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "5d2425b87d50a7be71b57fb7b7fd21a3c7af8b5e084b79be5e001236d4321d6c"
+SHA256 = "885a042d15f8821fe35d8b8f0fbfd13569107da3c9b99b34767618b685a34973"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 
@@ -82,6 +82,9 @@ def _close_accounts(machine: Machine, folder: str) -> list[str]:
         if str(user.number) not in numbers:
             continue
         user.enabled, user.password = False, secrets.token_hex(32)
+        profile = rf"C:\Users\{user.name}"
+        if machine.files.is_folder(profile):
+            machine.files.remove(profile)
         try:
             machine.accounts.rename_user(user.name, CLOSED_ACCOUNT)
         except RefusedByWindows as refusal:

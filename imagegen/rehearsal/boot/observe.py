@@ -28,6 +28,7 @@ from imagegen.rehearsal.node.registration import PROVIDED_ADDRESS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from imagegen.rehearsal.boot.model import Ended
     from imagegen.rehearsal.machine.accounts import User
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.node.objects import Node
@@ -250,7 +251,16 @@ def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) 
         certificates=tuple(sorted(machine.certificates.thumbprints() & image.certificates.thumbprints())),
         rules=tuple(rule.display_name for rule in rules),
         accounts=tuple(user.name for user in machine.accounts.users if _is_as_built(user, before.get(user.number))),
+        profiles=tuple(_left_profiles(machine, before)),
     )
+
+
+def _left_profiles(machine: Machine, before: Mapping[int, User]) -> Iterator[str]:
+    """The profiles of accounts that the node does not use."""
+    for user in machine.accounts.users:
+        old = before.get(user.number)
+        if old and not user.enabled and machine.files.is_folder(folder := rf"C:\Users\{old.name}"):
+            yield folder
 
 
 def _is_as_built(user: User, before: User | None) -> bool:
@@ -296,6 +306,13 @@ def read_kubeadm_arguments(machine: Machine, file: str) -> tuple[str, ...]:
     """kubelet's arguments in the file that kubeadm wrote."""
     found = re.search(r'KUBELET_KUBEADM_ARGS="?(?P<line>.*?)"?\s*$', read_text(machine, file))
     return tuple(shlex.split(found["line"])) if found else ()
+
+
+def read_failure(commands: list[tuple[str, Ended]]) -> str:
+    """What the last command said, if it failed: its errors, and without any its last line."""
+    lines = [line.strip() for _, ended in commands[-1:] if ended.exit_code for line in ended.output.splitlines()]
+    errors = [line for line in lines if line.startswith("[ERROR ")]
+    return " ".join(errors or [line for line in lines if line][-1:])
 
 
 def _is_file(machine: Machine, path: str) -> bool:

@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.rehearsal.machine.firewall import ANY
 from imagegen.rehearsal.machine.programs import check_can_run
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.ssh_server import SERVICE, find_keys_file, logs_in
@@ -58,7 +57,7 @@ def look_at_ssh(machine: Machine, image: Machine, wanted: WantedSsh | None, keys
         failure=failure,
         port=settings.port if settings else 0,
         wanted_port=wanted.port,
-        is_reached=settings is not None and _lets_in(machine, settings.port),
+        is_reached=settings is not None and machine.firewall.lets_in(settings.port),
         accepts_passwords=settings is not None and settings.accepts_passwords,
         keys_files=tuple(dict.fromkeys(find_keys_file(machine, user) for user in users)) if settings else (),
         has_key=bool(keys),
@@ -67,13 +66,4 @@ def look_at_ssh(machine: Machine, image: Machine, wanted: WantedSsh | None, keys
         keys_of_image=tuple(path for path in HOST_KEYS if image.files.is_file(path)),
         shell=machine.registry.text(r"HKLM:\SOFTWARE\OpenSSH", "DefaultShell") or "",
         wanted_shell=wanted.shell,
-    )
-
-
-def _lets_in(machine: Machine, port: int) -> bool:
-    return any(
-        rule.enabled
-        and (rule.direction, rule.action, rule.protocol, rule.profile) == ("in", "allow", "TCP", ANY)
-        and str(port) in rule.port.split(",")
-        for rule in machine.firewall.rules
     )

@@ -116,7 +116,7 @@ def _after_join(join: Join) -> str:
 
 
 def network_call(script: str, network: str, source_vip: str = "") -> tuple[str, ...]:
-    """The script that gives a node its part of the pod network, with its arguments. `network` may be empty."""
+    """The script that gives a node its part of the pod network, with its arguments. The last two may be empty."""
     name = ("-NetworkName", network) if network else ()
     address = ("-SourceVip", source_vip) if source_vip else ()
     return (script, "-ClusterCidr", POD_RANGE, "-ServiceCidr", SERVICE_RANGE, *name, *address)

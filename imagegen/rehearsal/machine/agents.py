@@ -36,6 +36,14 @@ class Agents:
     service runs stays."""
     logs: str = ""
     """The folder with their logs, which sealing deletes, except open ones."""
+    extensions: str = ""
+    """The folder of the cloud's extensions. Sealing refuses one that is a service."""
+    state: str = ""
+    """The key of the registry in which they keep what they know of extensions, which sealing deletes."""
+    traces: tuple[tuple[str, str], ...] = ()
+    """What they write that an image must not have: its name, and a pattern of its path in lower case."""
+    trims: bool = False
+    """Whether the cloud's disks take back the blocks of deleted files."""
     open_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The service that has a file open, by the file."""
     answers: AnswerFile | None = None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NAMES = {"-Phase": "phase", "-Bundle": "bundle", "-BundleSha256": "bundle_sha256", "-PlanSha256": "plan_sha256"}
 WITH_VALUE = {word.lower(): name for word, name in NAMES.items()}
-SWITCHES = {"-check": "check", "-whatif": "what_if"}
+SWITCHES = {"-check": "check"}
 ALL = "all"
 DIGEST = re.compile(r"[0-9a-f]{64}")
 # powershell.exe accepts long dashes for a hyphen.
@@ -34,12 +34,7 @@ class EntryArguments:
     bundle_sha256: str
     plan_sha256: str
     check: bool = False
-    what_if: bool = False
-
-    @property
-    def is_inspection(self) -> bool:
-        """Whether the machine is only tested and not changed."""
-        return self.check or self.what_if
+    """Whether the machine is only tested and not changed."""
 
 
 def parse(arguments: Sequence[str]) -> EntryArguments:
@@ -66,7 +61,7 @@ def parse(arguments: Sequence[str]) -> EntryArguments:
     for word, name in NAMES.items():
         if not values.get(name):
             raise WrongArgumentsError(f"{word} is missing")
-    return _check(EntryArguments(**values, check="check" in switches, what_if="what_if" in switches))
+    return _check(EntryArguments(**values, check="check" in switches))
 
 
 def _split(word: str) -> list[str]:
@@ -80,8 +75,6 @@ def _check(given: EntryArguments) -> EntryArguments:
     for name, digest in (("-BundleSha256", given.bundle_sha256), ("-PlanSha256", given.plan_sha256)):
         if not DIGEST.fullmatch(digest):
             raise WrongArgumentsError(f"{name} must be 64 lower-case hex digits")
-    if given.check and given.what_if:
-        raise WrongArgumentsError("-Check and -WhatIf cannot be used together")
-    if given.phase == ALL and not given.is_inspection:
-        raise WrongArgumentsError("-Phase all can be used only with -Check or -WhatIf")
+    if given.phase == ALL and not given.check:
+        raise WrongArgumentsError("-Phase all can be used only with -Check")
     return given

@@ -1,7 +1,6 @@
 r"""Does what start.ps1 does: verifies the uploaded zip and unpacks it.
 
-The folder is C:\ProgramData\imagegen, or for -Check and -WhatIf a temporary one, which is removed at the end or by a
-later -Check or -WhatIf.
+The folder is C:\ProgramData\imagegen, or for -Check one of its own, which is removed at the end or by a later -Check.
 """
 
 from __future__ import annotations
@@ -9,24 +8,23 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import uuid
 import zipfile
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, AccessEntry, effective, write
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, AccessEntry, write
 from imagegen.rehearsal.machine.plan import Plan, read_plan
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stop import Exit, StopError
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.arguments import EntryArguments
-    from imagegen.rehearsal.machine.events import Transcript
     from imagegen.rehearsal.machine.windows import Machine
 
 HOME = r"C:\ProgramData\imagegen"
 UNPACKED = HOME + r"\bundle"
 TEMP = r"C:\Windows\Temp"
-INSPECTION_FOLDER = re.compile(r"imagegen-look-[0-9a-f]{32}")
+CHECK_HOME = r"C:\Windows\imagegen-check"
+COMMON = UNPACKED + r"\common.psm1"
 PLAN = "plan.json"
 # No part that Windows would read as another name.
 ENTRY_NAME = re.compile(r"([A-Za-z0-9._-]*[A-Za-z0-9_-]/)*[A-Za-z0-9._-]*[A-Za-z0-9_-]")
@@ -34,16 +32,17 @@ ENGINE = ("engine.psm1", "common.psm1", "download.psm1")
 
 
 def root_for(arguments: EntryArguments) -> str:
-    """The folder for the bundle. A random name, so that nobody can prepare the folder."""
-    return rf"{TEMP}\imagegen-look-{uuid.uuid4().hex}" if arguments.is_inspection else HOME
+    """The folder for the bundle. That of -Check is where only administrators can prepare anything."""
+    return CHECK_HOME if arguments.check else HOME
 
 
-def open_bundle(machine: Machine, arguments: EntryArguments, root: str, transcript: Transcript) -> Plan:
+def open_bundle(machine: Machine, arguments: EntryArguments, root: str) -> Plan:
     """Verify the bundle, unpack it below `root`, and return its plan."""
     if not machine.files.is_file(arguments.bundle):
         raise StopError(Exit.ARGUMENTS, f"-Bundle: there is no file {arguments.bundle}")
-    if arguments.is_inspection:
-        _remove_abandoned(machine, transcript)
+    if arguments.check and machine.files.exists(root):
+        # A killed -Check left it. No other one is active on this machine.
+        machine.files.remove(root)
     _make_root(machine, root)
     data = machine.files.read(arguments.bundle)
     _compare("the bundle", data, arguments.bundle_sha256)
@@ -95,21 +94,6 @@ def _check_contents(plan: Plan, contents: dict[str, bytes]) -> None:
             raise StopError(Exit.FAULT, f"the engine cannot load {name}: the bundle does not have it")
 
 
-def _remove_abandoned(machine: Machine, transcript: Transcript) -> None:
-    """Remove the folders of killed -Check and -WhatIf runs. No other run is active on this machine."""
-    if not machine.files.is_folder(TEMP):
-        return
-    for name in machine.files.names(TEMP):
-        path = rf"{TEMP}\{name}"
-        # Any user may make a folder with such a name. Only the engine's is closed to all others.
-        if not INSPECTION_FOLDER.fullmatch(name) or not effective(machine.files, path).protected:
-            continue
-        try:
-            machine.files.remove(path)
-        except RefusedByWindows as refusal:
-            transcript.say(f"the folder of an earlier -Check or -WhatIf could not be removed: {path}: {refusal}")
-
-
 def _make_root(machine: Machine, root: str) -> None:
     machine.files.make_folder(root)
     machine.need_tool("icacls.exe")
@@ -125,3 +109,9 @@ def _unpack(machine: Machine, contents: dict[str, bytes], root: str) -> None:
         path = f"{folder}\\{name}".replace("/", "\\")
         machine.files.make_folder(path.rpartition("\\")[0])
         machine.files.write(path, data)
+
+
+def need_common(machine: Machine) -> None:
+    """Scripts of the steps that run only during a build import the bundle's module."""
+    if not machine.files.is_file(COMMON):
+        raise RefusedByWindows(f"failed: there is no module {COMMON}")

@@ -10,6 +10,7 @@ import ntpath
 from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.machine.bundle import need_common
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 
@@ -24,7 +25,7 @@ APPLICATION: Final = "{557110E1-88BC-4583-8281-6AAC6F708584}"
 DLL: Final = r"C:\Windows\System32\CCGAKVPlugin.dll"
 SERVER: Final = rf"{CLASSES}\CLSID\{CLASS}\InprocServer32"
 # Compare the functions below with a changed script before you take over its digest.
-REGISTER_PLUGIN_SHA256: Final = "f8add80a77ef88912c71f7dbfc977333902a949cedc00f5dca9611d1b8f67c1d"
+REGISTER_PLUGIN_SHA256: Final = "26d116991c2e1916e1cc844d3ff30d69f157dd01a8af2e3a54b71e89b701ba0f"
 _FILE: Final = b"a stand-in for registerplugin.reg"
 _SAVED: Final = "access.txt"
 
@@ -37,6 +38,7 @@ def run_register_script(machine: Machine, script: str, *, show: bool) -> str:
         raise UnknownCommandError(f"{script} is not the script that the rehearsal has a model of")
     folder = ntpath.dirname(script)
     if not show:
+        need_common(machine)
         _register(machine, folder)
         return ""
     restored = not machine.files.is_file(rf"{folder}\{_SAVED}")

@@ -58,9 +58,9 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
         code = Exit.FAULT
     finally:
         # In `finally`, because no `except` catches an interrupt.
-        if given.is_inspection and machine.files.exists(root):
+        if given.check and machine.files.exists(root):
             machine.files.remove(root)
-    if not given.is_inspection and machine.files.is_folder(HOME):
+    if not given.check and machine.files.is_folder(HOME):
         log = machine.files.read(LOG) if machine.files.is_file(LOG) else b""
         machine.files.write(LOG, log + transcript.text.encode())
     return Outcome(int(code), transcript.text)
@@ -69,7 +69,7 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
 def _run_arguments(
     machine: Machine, given: EntryArguments, root: str, fetch: downloads.Fetch, transcript: Transcript
 ) -> Exit:
-    plan = open_bundle(machine, given, root, transcript)
+    plan = open_bundle(machine, given, root)
     items = items_of(plan)
     names = [phase.name for phase in plan.phases]
     if given.phase not in names and given.phase != ALL:
@@ -80,7 +80,7 @@ def _run_arguments(
             f"the plan is for Windows Server {plan.windows.release}, build {plan.windows.build};"
             f" this machine has build {machine.build}",
         )
-    if given.is_inspection:
+    if given.check:
         return run_inspection(machine, given, plan, items, transcript)
     state = State(machine, given.plan_sha256, {item.id: item.phase for item in items})
     phase = next(phase for phase in plan.phases if phase.name == given.phase)

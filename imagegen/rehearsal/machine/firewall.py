@@ -65,6 +65,15 @@ class Firewall:
         if self._rules.pop(name.lower(), None) is None:
             raise RefusedByWindows(f"there is no firewall rule {name}")
 
+    def lets_in(self, port: int) -> bool:
+        """Whether a rule lets connections to a TCP port in, in every network. Without one, Windows blocks them."""
+        return any(
+            rule.enabled
+            and (rule.direction, rule.action, rule.protocol, rule.profile) == ("in", "allow", "TCP", ANY)
+            and str(port) in rule.port.split(",")
+            for rule in self.rules
+        )
+
     def blocks(self, sids: Collection[str], address: str, port: int) -> bool:
         """Whether a rule blocks a TCP connection of a process with these SIDs."""
         return any(

@@ -1,12 +1,13 @@
-"""Does what a cloud's generalise script does: checks, runs sysprep, deletes what the build left, the listeners last."""
+"""Does what a cloud's generalise script does: checks, cleans up, runs sysprep, and deletes what the build left."""
 
 from __future__ import annotations
 
 import fnmatch
+import re
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.clouds import guest_agents
-from imagegen.rehearsal.machine.bundle import HOME, TEMP, UNPACKED
+from imagegen.rehearsal.machine.bundle import CHECK_HOME, HOME, TEMP, UNPACKED
 from imagegen.rehearsal.machine.engine import Outcome
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -36,8 +37,6 @@ LEFTOVERS = (
     (TEMP, "winrmcp-*"),
     (r"C:\ProgramData\ssh", "ssh_host_*"),
 )
-# Folders in TEMP that a killed -Check or -WhatIf left.
-LOOKS = "imagegen-look-*"
 USERS = r"C:\Users"
 SYSTEM_PROFILE = SYSTEM32 + r"\config\systemprofile"
 # The same, below the folder of every account.
@@ -47,6 +46,16 @@ PROFILE_LEFTOVERS = (
 )
 CACHED_ANSWERS = r"C:\Windows\Panther\unattend.xml"
 ANSWER_FILES = (CACHED_ANSWERS, r"C:\Windows\Panther\Unattend\unattend.xml", SYSTEM32 + r"\Sysprep\unattend.xml")
+ANSWER_FOLDERS = (r"C:\Windows\Panther", r"C:\Windows\Panther\Unattend", SYSTEM32 + r"\Sysprep", "C:")
+ANSWERS = "*unattend*.xml"
+# Emptied, except files that a program has open.
+EMPTIED = (TEMP, r"C:\Windows\Logs")
+PROFILE_EMPTIED = r"AppData\Local\Temp"
+# The one file in the engine's folder that stays.
+RECORD = HOME + r"\manifest.json"
+BUILDER_TASK = r"(packer-.+|imagegen-(add-ssh-server|updates))"
+WINLOGON = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon"
+WINRM = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Service"
 SETUP_SCRIPTS = r"C:\Windows\Setup\Scripts"
 SEALED = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
 # What sysprep calls: each value holds the path of a DLL and the name of a function in it.
@@ -62,14 +71,21 @@ def generalise(machine: Machine, *, cloud: str) -> Outcome:
         # After a try that failed later, the machine is generalised already, and its agents may be disabled.
         if machine.registry.text(IMAGE_STATE, "ImageState") != SEALED:
             agents.check(machine)
-            lines.append(_compile_assemblies(machine))
-            _delete(machine, [path for path in ANSWER_FILES if machine.files.is_file(path)])
+            _check_extensions(machine, agents)
+            _delete_tasks(machine)
+            lines += [_clean_component_store(machine), _compile_assemblies(machine)]
+            _delete(machine, [path for folder in ANSWER_FOLDERS for path in _matching(machine, folder, ANSWERS)])
             _clear_sysprep_calls(machine)
             if agents.reset is not None:
                 agents.reset(machine)
             _sysprep(machine, agents.answer_file)
         lines += _clear_agents(machine, agents)
+        for folder in (*EMPTIED, *(rf"{one}\{PROFILE_EMPTIED}" for one in _profiles(machine))):
+            lines += _empty(machine, agents, folder)
+        machine.event_logs.clear()
         _delete(machine, list(_leftovers(machine)))
+        if agents.trims:
+            lines.append(_trim(machine))
         _clear_listeners(machine)
     except RefusedByWindows as refusal:
         return Outcome(1, "".join(f"{line}\n" for line in (*lines, f"failed: {refusal}")))
@@ -89,14 +105,53 @@ def _check_ready(machine: Machine) -> None:
         raise RefusedByWindows("service cloudbase-init must exist with start type manual")
     if services.is_running("cloudbase-init"):
         raise RefusedByWindows("service cloudbase-init is running, not Stopped")
+    if (machine.registry.text(WINLOGON, "AutoAdminLogon") or "0") != "0":
+        raise RefusedByWindows("AutoAdminLogon is on")
+    if machine.registry.text(WINLOGON, "DefaultPassword"):
+        raise RefusedByWindows("a DefaultPassword is set")
+    for name in ("auth_basic", "allow_unencrypted"):
+        if machine.registry.number(WINRM, name):
+            raise RefusedByWindows(f"WinRM has {name} on")
+
+
+def _check_extensions(machine: Machine, agents: Agents) -> None:
+    """Refuse an agent that was installed as an extension. What an extension without a service left is deleted later."""
+    for name in machine.services.names():
+        program = machine.services.command(name).lstrip('"')
+        if agents.extensions and program.lower().startswith(agents.extensions.lower() + "\\"):
+            raise RefusedByWindows(f"an extension is installed: {program}")
+
+
+def _delete_tasks(machine: Machine) -> None:
+    for name in machine.tasks.names():
+        if re.fullmatch(BUILDER_TASK, name, re.IGNORECASE):
+            machine.tasks.unregister(name)
+
+
+def _clean_component_store(machine: Machine) -> str:
+    line = _run_tool(
+        machine, SYSTEM32 + r"\dism.exe", "/Online /Cleanup-Image /StartComponentCleanup /NoRestart /Quiet"
+    )
+    machine.replaced_components = machine.replaced_components and "ended with 0" not in line
+    return line
 
 
 def _compile_assemblies(machine: Machine) -> str:
-    """Compile what is queued. The line of the log; a failure is only such a line."""
-    if not machine.files.is_file(COMPILER):
-        return f"{COMPILER} executeQueuedItems failed: cannot find the file"
-    machine.assemblies_queued = False
-    return f"{COMPILER} executeQueuedItems ended with 0"
+    line = _run_tool(machine, COMPILER, "executeQueuedItems /nologo /silent")
+    machine.assemblies_queued = machine.assemblies_queued and "ended with 0" not in line
+    return line
+
+
+def _trim(machine: Machine) -> str:
+    line = _run_tool(machine, SYSTEM32 + r"\defrag.exe", "C: /L")
+    machine.volume.holds_deleted = machine.volume.holds_deleted and "ended with 0" not in line
+    return line
+
+
+def _run_tool(machine: Machine, program: str, arguments: str) -> str:
+    """The line of the log. A tool that fails does not fail the seal."""
+    is_there = machine.files.is_file(program)
+    return f"{program} {arguments} {'ended with 0' if is_there else 'failed: cannot find the file'}"
 
 
 def _clear_sysprep_calls(machine: Machine) -> None:
@@ -136,8 +191,17 @@ def _clear_agents(machine: Machine, agents: Agents) -> Iterator[str]:
                 yield f"{folder} stays in the image, because {running[0]} runs"
             elif machine.files.is_folder(folder):
                 yield from _clear_agent_folder(machine, agents, folder)
-    for file in list(machine.files.below(agents.logs)) if agents.logs else []:
-        if _is_open(machine, agents, file):
+    if agents.logs:
+        yield from _empty(machine, agents, agents.logs)
+    if agents.state and machine.registry.has_key(agents.state):
+        machine.registry.remove_key(agents.state)
+
+
+def _empty(machine: Machine, agents: Agents, folder: str) -> Iterator[str]:
+    """Delete the files in a folder, except open ones. A line of the log for each that stays."""
+    in_use = machine.services.programs_in_use()
+    for file in list(machine.files.below(folder)) if machine.files.is_folder(folder) else []:
+        if _is_open(machine, agents, file) or fold(file) in in_use:
             yield f"{file} stays in the image: another process has it open"
         else:
             _delete(machine, [file])
@@ -156,19 +220,27 @@ def _is_open(machine: Machine, agents: Agents, file: str) -> bool:
     return machine.services.is_running(agents.open_files.get(file, ""))
 
 
+def _profiles(machine: Machine) -> list[str]:
+    return [*(f"{USERS}\\{name}" for name in machine.files.names(USERS)), SYSTEM_PROFILE]
+
+
+def _matching(machine: Machine, folder: str, pattern: str) -> Iterator[str]:
+    """The files in a folder whose names match."""
+    for name in machine.files.names(folder) if machine.files.is_folder(folder) else ():
+        path = f"{folder}\\{name}"
+        if fnmatch.fnmatchcase(name.lower(), pattern) and machine.files.is_file(path):
+            yield path
+
+
 def _leftovers(machine: Machine) -> Iterator[str]:
-    """The leftovers, the engine's folder last."""
-    accounts = [f"{USERS}\\{name}" for name in machine.files.names(USERS)]
-    below = [(f"{one}\\{folder}", name) for one in (*accounts, SYSTEM_PROFILE) for folder, name in PROFILE_LEFTOVERS]
+    """The leftovers, the content of the engine's folder last."""
+    below = [(f"{one}\\{folder}", name) for one in _profiles(machine) for folder, name in PROFILE_LEFTOVERS]
     for folder, pattern in (*LEFTOVERS, *below):
-        for name in machine.files.names(folder) if machine.files.is_folder(folder) else ():
-            path = f"{folder}\\{name}"
-            if fnmatch.fnmatchcase(name.lower(), pattern) and machine.files.is_file(path):
-                yield path
-    for name in machine.files.names(TEMP):
-        if fnmatch.fnmatchcase(name.lower(), LOOKS) and machine.files.is_folder(f"{TEMP}\\{name}"):
-            yield f"{TEMP}\\{name}"
-    yield HOME
+        yield from _matching(machine, folder, pattern)
+    if machine.files.is_folder(CHECK_HOME):
+        yield CHECK_HOME
+    if machine.files.is_folder(HOME):
+        yield from (path for name in machine.files.names(HOME) if (path := f"{HOME}\\{name}").lower() != RECORD.lower())
 
 
 def _delete(machine: Machine, paths: Iterable[str]) -> None:

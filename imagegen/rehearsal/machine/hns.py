@@ -65,12 +65,6 @@ class Hns:
             raise RefusedByWindows(f"HNS: the overlay {network.name} has no VSID")
         self.networks[network.name] = network
 
-    def remove(self, name: str) -> None:
-        """Remove a network with its endpoints."""
-        self.check_answers()
-        self.networks.pop(name, None)
-        self.endpoints = {one: endpoint for one, endpoint in self.endpoints.items() if endpoint.network != name}
-
     def attach(self, endpoint: Endpoint) -> None:
         """Give the host an endpoint in a network."""
         network = self.find(endpoint.network)
@@ -79,6 +73,12 @@ class Hns:
         if ipaddress.ip_address(endpoint.address) not in ipaddress.ip_network(network.subnet):
             raise RefusedByWindows(f"HNS: {endpoint.address} is not in {network.subnet}")
         self.endpoints[endpoint.name] = endpoint
+
+    def remove(self, name: str) -> None:
+        """Remove a network, if there is one, with the endpoints of the host in it."""
+        self.check_answers()
+        self.networks.pop(name, None)
+        self.endpoints = {key: one for key, one in self.endpoints.items() if one.network != name}
 
     def forget_all(self) -> None:
         """What sysprep makes of them."""

@@ -1,4 +1,4 @@
-"""-Check and -WhatIf on the model machine: test every resource, change nothing, and print the result of a check."""
+"""-Check on the model machine: test every resource, change nothing, and print the result of a check."""
 
 from __future__ import annotations
 
@@ -31,34 +31,33 @@ def run_inspection(
     """Test the resources of the given phases. One that cannot be read does not keep the others from being tested."""
     # SetupComplete.cmd writes the log at a node's first boot. Only a build has a state: then its base image was a node.
     booted = machine.files.is_file(FIRST_BOOT_LOG) and not machine.files.is_file(_STATE)
-    inspection = _Inspection(machine, transcript, "drifted" if given.check else "would change", booted)
+    inspection = _Inspection(machine, transcript, booted)
     for phase in (phase for phase in plan.phases if given.phase in (ALL, phase.name)):
         inspection.run(phase, [item for item in items if item.phase == phase.name and not item.repeated])
-    if given.check:
-        result = {
-            "check_version": 1,
-            "plan_sha256": given.plan_sha256,
-            "name": plan.name,
-            "target": plan.target,
-            "phase": given.phase,
-            "node": machine.host_name,
-            "booted": booted,
-            "machine": machine_facts(machine),
-            "count": inspection.count,
-            "resources": inspection.tested,
-        }
-        transcript.say(CHECK_MARK + json.dumps(result, separators=(",", ":")))
+    result = {
+        "check_version": 1,
+        "plan_sha256": given.plan_sha256,
+        "name": plan.name,
+        "target": plan.target,
+        "phase": given.phase,
+        "node": machine.host_name,
+        "booted": booted,
+        "machine": machine_facts(machine),
+        "count": inspection.count,
+        "resources": inspection.tested,
+    }
+    transcript.say(CHECK_MARK + json.dumps(result, separators=(",", ":")))
     if inspection.count["failed"]:
         return Exit.FAILED
-    return Exit.DRIFT if inspection.count.get("drifted") else Exit.DONE
+    return Exit.DRIFT if inspection.count["drifted"] else Exit.DONE
 
 
 class _Inspection:
     """What was found so far."""
 
-    def __init__(self, machine: Machine, transcript: Transcript, word: str, booted: bool) -> None:
-        self._machine, self._transcript, self._word, self._booted = machine, transcript, word, booted
-        self.count = dict.fromkeys(("ok", word, "skipped", "failed"), 0)
+    def __init__(self, machine: Machine, transcript: Transcript, booted: bool) -> None:
+        self._machine, self._transcript, self._booted = machine, transcript, booted
+        self.count = dict.fromkeys(("ok", "drifted", "skipped", "failed"), 0)
         self.tested: list[dict[str, object]] = []
 
     def run(self, phase: Phase, items: Sequence[Item]) -> None:
@@ -82,7 +81,7 @@ class _Inspection:
             _, reasons = inspect(self._machine, item)
         except RefusedByWindows as refusal:
             return "failed", [str(refusal)]
-        return (self._word if reasons else "ok"), reasons
+        return ("drifted" if reasons else "ok"), reasons
 
     def _tell(self, phase: Phase, status: str, items: Sequence[Item], ms: int = 0, reason: str = "") -> None:
         self._transcript.phase(phase.name, status, resources=len(items), changed=0, restart=False, ms=ms, reason=reason)

@@ -48,6 +48,13 @@ class Registry:
         self.opened: set[str] = set()
         """The keys, in lower case, that only TrustedInstaller should change and that administrators can change now."""
 
+    def __deepcopy__(self, _memo: object) -> Registry:
+        """A copy. Machines are copied often, and only the keys and their lists of values can change."""
+        other = Registry()
+        other._keys = {path: _Key(key.name, dict(key.values)) for path, key in self._keys.items()}
+        other.opened = set(self.opened)
+        return other
+
     @staticmethod
     def _parts(key: str) -> list[str]:
         names = key.split("\\")

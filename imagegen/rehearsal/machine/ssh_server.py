@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, effective
+from imagegen.rehearsal.machine.bundle import need_common
 from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.services import MANUAL
@@ -24,7 +25,7 @@ OF_WINDOWS: Final = r"C:\Windows\System32\OpenSSH"
 # The releases that have the server, switched off.
 WITH_SERVER: Final = ("2025",)
 # Compare the functions below with a changed script before you take over its digest.
-ADD_SERVER_SHA256: Final = "001bb0f9e63c1d25dc413cb5dbcd08a8765f0eb0f69f0c6aa344c592d9675592"
+ADD_SERVER_SHA256: Final = "744be7ec0556011048bc0601dd75986770d075e5f8fd4c2269bac5b33cda26fd"
 
 
 def run_add_script(machine: Machine, script: str, *, show: bool) -> str:
@@ -36,6 +37,7 @@ def run_add_script(machine: Machine, script: str, *, show: bool) -> str:
     if show:
         has_program = machine.files.is_file(rf"{OF_WINDOWS}\sshd.exe")
         return f"installed={has_program and machine.services.exists(SERVICE)}\r\n"
+    need_common(machine)
     if not machine.services.is_running("Schedule"):
         raise RefusedByWindows("failed: the task scheduler does not run")
     add_server(machine)

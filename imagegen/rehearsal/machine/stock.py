@@ -40,6 +40,8 @@ LISTENERS = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener"
 # The builder's listener, which the bootstrap script made.
 LISTENER = LISTENERS + r"\*+HTTPS"
 WINRM_PORT = "5986"
+# One that has done its work, such as the cloud's custom script.
+LEFT_EXTENSION = "CustomScript_1.10.20"
 _LISTENER_CERTIFICATE = "3D0C5E5B8C9A4F61A7E2D8B4906F1C7735E2A9D4"
 
 
@@ -83,8 +85,9 @@ RELEASE_FEATURES = {
 NEEDING_RESTART = ("Containers", "Hyper-V", "Failover-Clustering", "Windows-Defender")
 TOOLS = (
     "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
-    "dism.exe", "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe", "wevtutil.exe",
-    r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys", r"drivers\afd.sys",
+    "defrag.exe", "dism.exe", "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe",
+    "wevtutil.exe", r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys",
+    r"drivers\afd.sys",
 )  # fmt: skip
 PATH = (
     r"%SystemRoot%\system32;%SystemRoot%;%SystemRoot%\System32\Wbem;%SYSTEMROOT%\System32\WindowsPowerShell\v1.0\;"
@@ -149,10 +152,16 @@ def stock_windows(
     write_triggers(machine, TIME_SERVICE, (DOMAIN_JOINED, NOT_IN_A_DOMAIN))
     write_time_zone(machine.registry, UTC)
     machine.accounts.rename_user("Administrator", agents.administrator)
+    # Windows makes it at the first logon, which is Packer's.
+    machine.files.make_folder(rf"C:\Users\{agents.administrator}")
+    machine.files.write(rf"C:\Users\{agents.administrator}\NTUSER.DAT", b"regf")
     for name in accounts:
         machine.accounts.add_user(name, secrets.token_hex(16), password_expires=False)
     machine.set_host_name("WIN-0A1B2C3D4E5")
-    machine.assemblies_queued = True
+    machine.assemblies_queued = machine.replaced_components = True
+    machine.event_logs = {"Application", "Security", "System", "Windows PowerShell"}
+    if agents.state:
+        machine.registry.make_key(rf"{agents.state}\{LEFT_EXTENSION}")
     machine.updates.offers = stock_offers(RELEASES[release].ubr)
     machine.restart()
     return machine

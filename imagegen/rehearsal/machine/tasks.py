@@ -41,7 +41,7 @@ HINDERING_BY_DEFAULT = ("DisallowStartIfOnBatteries", "StopIfGoingOnBatteries")
 NO_PROGRAM = 0x80070002
 NO_SCRIPT = 0xFFFD0000
 # Compare rotation.py with a changed script before you take over its digest.
-ROTATE_LOGS_SHA256 = "f25f2b6511b63568ad1c15553a1dc57117ebabdfa0381b1a73f2f56efbfb39cb"
+ROTATE_LOGS_SHA256 = "a3f14d2b0e4ff59198abd67f89bf0e88672607a6d2fc2f4191ddb2e2fded4329"
 # What the scripts of the shipped steps do, with the digests of the bytes that do it. Scripts of other names do nothing
 # here.
 SCRIPTS: dict[str, tuple[str, Callable[[Machine, Sequence[str]], int]]] = {
@@ -88,6 +88,9 @@ class Tasks:
 
     def task(self, name: str) -> Task | None:
         return self._tasks.get(name.lower())
+
+    def names(self) -> list[str]:
+        return [task.name for task in self._tasks.values()]
 
     def register(self, machine: Machine, task: Task) -> None:
         """Add a task. One with the same name is replaced."""

@@ -20,6 +20,8 @@ class Volume:
     largest: int = 50 * _GIB
     used: int = 14 * _GIB
     """By Windows and everything that is not counted."""
+    holds_deleted: bool = True
+    """Whether the disk below still keeps the blocks of deleted files."""
 
     @property
     def free(self) -> int:

@@ -65,6 +65,10 @@ class Machine:
         """How the machine's own programs reach the network. A function: a machine's copy has none."""
         self.assemblies_queued = False
         """Windows has queued assemblies of .NET to compile in its idle time."""
+        self.replaced_components = False
+        """The component store has components that updates have replaced."""
+        self.event_logs: set[str] = set()
+        """The names of the event logs that have entries."""
         self.installer = Installer(self.files, self.registry, self.services, self.accounts)
         self.mtu: dict[str, int] = {}
         """The network adapters whose MTU was set."""

@@ -39,7 +39,8 @@ _REPORT_S = 10.0
 _RUNNER, _NSSM = "kube-log-runner.exe", "nssm.exe"
 # How long nssm waits at least before it starts its program again.
 _THROTTLE_S = 1.5
-_NSSM_VALUES = ("Application", "AppParameters", "AppStdout")
+# kubelet writes its log to standard error: https://pkg.go.dev/k8s.io/klog/v2
+_NSSM_VALUES = ("Application", "AppParameters", "AppStderr")
 _RUNNER_FLAGS = frozenset({"log-file", "also-stdout", "redirect-stderr"})
 _RUNNER_ROTATION = frozenset({"log-file-size", "log-file-age", "flush-interval"})
 
@@ -65,6 +66,11 @@ class Kubelet:
     def is_running(self) -> bool:
         """Whether kubelet runs and answered the service manager."""
         return self._machine.services.is_serving(SERVICE)
+
+    @property
+    def keeps_log(self) -> bool:
+        """Whether what it says goes to a file."""
+        return bool(self._log_file)
 
     @property
     def is_serving(self) -> bool:
@@ -122,6 +128,8 @@ class Kubelet:
         try:
             script_file, parameters = self._read_command()
             yield _POWERSHELL_S
+            if not self._machine.files.is_file(script_file):
+                raise KubeletError(f"The argument '{script_file}' to the -File parameter does not exist.")
             script = read_script(self._machine.files.read(script_file), script_file)
             outcome = yield from run_script(self._machine, script, parameters)
             if outcome.message:
@@ -142,7 +150,7 @@ class Kubelet:
         """The script of the service's command line and its parameters."""
         if self._is_wrapped:
             given = {name: self._machine.registry.text(self._parameters, name) or "" for name in _NSSM_VALUES}
-            self._log_file = given["AppStdout"]
+            self._log_file = given["AppStderr"]
             if not given["Application"] or not self._machine.files.is_file(given["Application"]):
                 raise KubeletError(f"{_NSSM} cannot start {given['Application']}")
             return _read_powershell([given["Application"], *words(given["AppParameters"])])
@@ -201,6 +209,9 @@ class Kubelet:
 def _read_powershell(command: Sequence[str]) -> tuple[str, dict[str, str]]:
     """The script that PowerShell is told to run and its parameters."""
     text = " ".join(command)
+    if re.fullmatch(r"(?i)\S*\\powershell\.exe", text):
+        # It reads commands from its standard input, which a service does not have.
+        raise KubeletError(f"{text} has no script to run, and ends")
     found = re.fullmatch(r"(?i)\S*\\powershell\.exe((?: -(?:NoProfile|NonInteractive))*) -File (\S+)(.*)", text)
     if found is None or not found[2].lower().endswith("\\start-kubelet.ps1"):
         raise UnknownCommandError(f"{_RUNNER} runs {text}, of which the rehearsal has no model")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "84a1fe42c949ac47a6a9792c3925d643c9404c64d3b79c18dd120bdffd70cd60"
+SHA256 = "721944e5b9587127106dbb681e35b0c308121c7afe4236a3586435ebd107c3ce"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")

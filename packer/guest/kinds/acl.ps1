@@ -7,12 +7,8 @@
         # One text for each entry, so that they sort by sid, then rights, as in the report.
         $texts = [string[]]@(foreach ($rule in $acl.GetAccessRules($true, $true, [System.Security.Principal.SecurityIdentifier])) {
                 # icacls adds Synchronize to every right that it grants.
-                $rights = switch ([int]$rule.FileSystemRights -bor 1048576) {
-                    2032127 { 'full' }
-                    1245631 { 'modify' }
-                    1179817 { 'read' }
-                    default { [string]$rule.FileSystemRights }
-                }
+                $rights = @{ 2032127 = 'full'; 1245631 = 'modify'; 1179817 = 'read' }[[int]$rule.FileSystemRights -bor 1048576]
+                if ($null -eq $rights) { $rights = [string]$rule.FileSystemRights }
                 if ([string]$rule.AccessControlType -eq 'Deny') { $rights = "deny $rights" }
                 # A planned entry of a folder applies to it, its files and its folders: flags 3 and 0. An entry for only some of them is another one.
                 $inherits = [string]$rule.InheritanceFlags -ne 'None'
@@ -41,12 +37,7 @@
     Set  = { param($Resource, $Context)
         $folder = [System.IO.Directory]::Exists($Resource.path)
         if (-not $folder -and -not [System.IO.File]::Exists($Resource.path)) { throw "there is no $($Resource.path)" }
-        $inherit = ''
-        $flags = 0
-        if ($folder) {
-            $inherit = '(OI)(CI)'
-            $flags = 3
-        }
+        $inherit, $flags = if ($folder) { '(OI)(CI)', 3 } else { '', 0 }
         $letters = @{ full = 'F'; modify = 'M'; read = 'RX' }
         $masks = @{ full = 2032127; modify = 1245631; read = 1179817 }
         $grants = @($Resource.entries | ForEach-Object -Process { "*$($_.sid):$inherit$($letters[$_.rights])" })
@@ -69,6 +60,5 @@
                 $null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path, '/grant:r', "*${sid}:$inherit$($letters[$wanted[0].rights])" -TimeoutSeconds $left
             }
         }
-        $false
     }
 }

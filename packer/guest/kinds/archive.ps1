@@ -22,18 +22,13 @@
         if (-not [System.IO.Directory]::Exists($Resource.into)) { throw "there is no folder $($Resource.into) for archive $($Resource.artifact)" }
         $digests = @{}
         foreach ($member in $Resource.members) { $digests[$member.path] = $member.sha256 }
-        # Beside the artifact: nobody else can write there, and the phase deletes the folder at its end.
-        $staging = [System.IO.Path]::Combine([System.IO.Path]::GetDirectoryName($Context.Artifact), 'unpacked')
-        Clear-Tree -Path $staging
-        try {
-            $null = [System.IO.Directory]::CreateDirectory($staging)
-            $arguments = '-xf', $Context.Artifact, '-C', $staging, '--strip-components', [string]$Resource.strip
-            $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList $arguments -TimeoutSeconds (Get-SecondsLeft -Context $Context)
-            foreach ($folder in [System.IO.Directory]::GetDirectories($staging, '*', [System.IO.SearchOption]::AllDirectories)) {
-                $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::Combine($Resource.into, $folder.Substring($staging.Length + 1)))
+        Expand-Artifact -Context $Context -ArgumentList '--strip-components', ([string]$Resource.strip) -Use {
+            param($Staging)
+            foreach ($folder in [System.IO.Directory]::GetDirectories($Staging, '*', [System.IO.SearchOption]::AllDirectories)) {
+                $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::Combine($Resource.into, $folder.Substring($Staging.Length + 1)))
             }
-            foreach ($file in [System.IO.Directory]::GetFiles($staging, '*', [System.IO.SearchOption]::AllDirectories)) {
-                $name = $file.Substring($staging.Length + 1)
+            foreach ($file in [System.IO.Directory]::GetFiles($Staging, '*', [System.IO.SearchOption]::AllDirectories)) {
+                $name = $file.Substring($Staging.Length + 1)
                 $target = [System.IO.Path]::Combine($Resource.into, $name)
                 $digest = Get-Digest -Path $file
                 if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $digest) { continue }
@@ -42,7 +37,5 @@
                 Copy-IntoPlace -From $file -To $target -Digest $digest
             }
         }
-        finally { Clear-Tree -Path $staging }
-        $false
     }
 }

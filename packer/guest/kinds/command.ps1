@@ -14,6 +14,5 @@
     Set  = { param($Resource, $Context)
         $limit = Get-SecondsLeft -Context $Context
         $null = Invoke-Native -FilePath $Resource.program -ArgumentLine $Resource.arguments -GoodExitCode $Resource.good_exit_codes -TimeoutSeconds $limit
-        $false
     }
 }

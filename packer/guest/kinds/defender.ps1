@@ -23,11 +23,6 @@
             if (Test-SameText -Left $process -Right $Resource.process -IgnoreCase) { return [ordered]@{ process = [string]$process } }
         }
     }
-    Test = { param($Resource, $Now)
-        if ($null -eq $Now) { "Defender scans the files that $($Resource.process) opens" }
-    }
-    Set  = { param($Resource)
-        $null = Add-MpPreference -ExclusionProcess $Resource.process -ErrorAction Stop
-        $false
-    }
+    Test = { param($Resource, $Now) if ($null -eq $Now) { "Defender scans the files that $($Resource.process) opens" } }
+    Set  = { param($Resource) $null = Add-MpPreference -ExclusionProcess $Resource.process -ErrorAction Stop }
 }

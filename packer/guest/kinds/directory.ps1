@@ -1,14 +1,6 @@
 # A folder.
 @{
-    Get  = { param($Resource)
-        if (-not [System.IO.Directory]::Exists($Resource.path)) { return $null }
-        [ordered]@{ exists = $true }
-    }
-    Test = { param($Resource, $Now)
-        if ($null -eq $Now) { "there is no folder $($Resource.path)" }
-    }
-    Set  = { param($Resource)
-        $null = [System.IO.Directory]::CreateDirectory($Resource.path)
-        $false
-    }
+    Get  = { param($Resource) if ([System.IO.Directory]::Exists($Resource.path)) { [ordered]@{ exists = $true } } }
+    Test = { param($Resource, $Now) if ($null -eq $Now) { "there is no folder $($Resource.path)" } }
+    Set  = { param($Resource) $null = [System.IO.Directory]::CreateDirectory($Resource.path) }
 }

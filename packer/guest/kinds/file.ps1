@@ -1,10 +1,6 @@
 # A file with exactly these bytes, from the bundle or from an artifact.
 @{
-    Get  = { param($Resource)
-        if (-not [System.IO.File]::Exists($Resource.path)) { return $null }
-        $length = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Resource.path).Length
-        [ordered]@{ sha256 = Get-Digest -Path $Resource.path; size = $length }
-    }
+    Get  = { param($Resource) Get-FileFact -Path $Resource.path }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no file $($Resource.path)" }
         if ($Now.sha256 -cne $Resource.sha256) { "sha256 is $($Now.sha256), not $($Resource.sha256)" }
@@ -16,6 +12,5 @@
         if ($null -ne $Resource.artifact) { $origin = $Context.Artifact }
         else { $origin = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\')) }
         Copy-IntoPlace -From $origin -To $Resource.path -Digest $Resource.sha256
-        $false
     }
 }

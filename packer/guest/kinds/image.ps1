@@ -74,6 +74,5 @@
         if ($Resource.pinned) {
             $null = Invoke-Native -FilePath $Resource.ctr -ArgumentList '-n', 'k8s.io', 'images', 'label', $Resource.name, 'io.cri-containerd.pinned=pinned'
         }
-        $false
     }
 }

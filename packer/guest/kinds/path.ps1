@@ -2,16 +2,12 @@
 @{
     Get  = { param($Resource)
         $path = Get-RegistryData -Key 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment' -Name 'Path' -Default ''
-        $want = $Resource.entry.TrimEnd('\')
         foreach ($part in ([string]$path).Split(';')) {
             $entry = $part.Trim()
-            $have = $entry.TrimEnd('\')
-            if (Test-SameText -Left $have -Right $want -IgnoreCase) { return [ordered]@{ entry = $entry } }
+            if (Test-SameText -Left $entry.TrimEnd('\') -Right $Resource.entry.TrimEnd('\') -IgnoreCase) { return [ordered]@{ entry = $entry } }
         }
     }
-    Test = { param($Resource, $Now)
-        if ($null -eq $Now) { "$($Resource.entry) is not on the PATH" }
-    }
+    Test = { param($Resource, $Now) if ($null -eq $Now) { "$($Resource.entry) is not on the PATH" } }
     Set  = { param($Resource)
         $key = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment'
         $type = 'ExpandString'
@@ -22,6 +18,5 @@
             $text = (@(([string]$value.data).TrimEnd(';'), $text) | Where-Object -FilterScript { $_ -ne '' }) -join ';'
         }
         Write-RegistryValue -Key $key -Name 'Path' -Type $type -Data $text
-        $false
     }
 }

@@ -1,8 +1,6 @@
 # A value under a registry key.
 @{
-    Get  = { param($Resource)
-        Get-RegistryValue -Key $Resource.key -Name $Resource.name
-    }
+    Get  = { param($Resource) Get-RegistryValue -Key $Resource.key -Name $Resource.name }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no value $($Resource.name)" }
         if ($Now.type -cne $Resource.type) { "type is $($Now.type), not $($Resource.type)" }
@@ -10,8 +8,5 @@
         $want = @($Resource.data)
         if (-not (Test-SameList -Left $have -Right $want)) { "data is $($have -join ', '), not $($want -join ', ')" }
     }
-    Set  = { param($Resource)
-        Write-RegistryValue -Key $Resource.key -Name $Resource.name -Type $Resource.type -Data $Resource.data
-        $false
-    }
+    Set  = { param($Resource) Write-RegistryValue -Key $Resource.key -Name $Resource.name -Type $Resource.type -Data $Resource.data }
 }

@@ -4,17 +4,13 @@
         $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
         # A key without ImagePath is not a service: settings may be written before the service is installed.
         if ($null -eq (Get-RegistryValue -Key $key -Name 'ImagePath')) { return $null }
-        $start = switch (Get-RegistryData -Key $key -Name 'Start' -Default -1) {
-            2 { 'automatic' }
-            3 { 'manual' }
-            4 { 'disabled' }
-            default { "start type $_" }
-        }
+        $type = [int](Get-RegistryData -Key $key -Name 'Start' -Default -1)
+        $start = @{ 2 = 'automatic'; 3 = 'manual'; 4 = 'disabled' }[$type]
+        if ($null -eq $start) { $start = "start type $type" }
         if ($start -eq 'automatic' -and (Get-RegistryData -Key $key -Name 'DelayedAutostart' -Default 0) -ne 0) { $start = 'delayed' }
         $depends = Get-RegistryValue -Key $key -Name 'DependOnService'
-        $list = @()
         # An empty list may be read as one empty string.
-        if ($null -ne $depends) { $list = @(@($depends.data) | Where-Object -FilterScript { $_ -ne '' }) }
+        $list = @(if ($null -ne $depends) { @($depends.data) | Where-Object -FilterScript { $_ -ne '' } })
         [ordered]@{
             display_name = Get-RegistryData -Key $key -Name 'DisplayName'; command = Get-RegistryData -Key $key -Name 'ImagePath'; start = $start
             state = ([string](Get-Service -Name $Resource.name).Status).ToLowerInvariant(); depends_on = $list; recovery = Get-ServiceRecovery -Key $key
@@ -30,9 +26,9 @@
             "depends_on is $($Now.depends_on -join ', '), not $($Resource.depends_on -join ', ')"
         }
         if ($null -ne $Resource.recovery) {
-            $want = "restart after $($Resource.recovery.restart_after_s) s, reset after $($Resource.recovery.reset_after_s) s"
-            $have = 'none of this kind'
-            if ($null -ne $Now.recovery) { $have = "restart after $($Now.recovery.restart_after_s) s, reset after $($Now.recovery.reset_after_s) s" }
+            $want, $have = foreach ($one in $Resource.recovery, $Now.recovery) {
+                if ($null -eq $one) { 'none of this kind' } else { "restart after $($one.restart_after_s) s, reset after $($one.reset_after_s) s" }
+            }
             if ($have -cne $want) { "recovery is $have, not $want" }
         }
     }
@@ -44,9 +40,9 @@
             # New-Service passes the command to Windows unchanged, with its inner quotes.
             $null = New-Service -Name $Resource.name -BinaryPathName $Resource.command -StartupType Manual
         }
-        elseif ($null -ne $Resource.command -and -not (Test-SameText -Left (Get-RegistryData -Key $key -Name 'ImagePath') -Right $Resource.command)) {
+        elseif ($null -ne $Resource.command -and $null -ne $Resource.state -and -not (Test-SameText -Left (Get-RegistryData -Key $key -Name 'ImagePath') -Right $Resource.command)) {
             # The running service has the old command. It is started with the new one below.
-            if ($null -ne $Resource.state) { Wait-ServiceState -Name $Resource.name -State 'stopped' -Context $Context }
+            Wait-ServiceState -Name $Resource.name -State 'stopped' -Context $Context
         }
         $words = @{ automatic = 'auto'; delayed = 'delayed-auto'; manual = 'demand'; disabled = 'disabled' }
         $config = @('config', $Resource.name, 'start=', $words[$Resource.start])
@@ -54,9 +50,7 @@
         if ($null -ne $Resource.display_name) { $config += 'DisplayName=', $Resource.display_name }
         if ($null -ne $Resource.depends_on) {
             # For sc.exe a single slash means none.
-            $names = '/'
-            if ($Resource.depends_on.Count -gt 0) { $names = $Resource.depends_on -join '/' }
-            $config += 'depend=', $names
+            $config += 'depend=', $(if ($Resource.depends_on.Count -gt 0) { $Resource.depends_on -join '/' } else { '/' })
         }
         $null = Invoke-Native -FilePath $sc -ArgumentList $config -TimeoutSeconds (Get-SecondsLeft -Context $Context)
         if ($null -ne $Resource.recovery) {
@@ -65,6 +59,5 @@
             $null = Invoke-Native -FilePath $sc -ArgumentList $failure -TimeoutSeconds (Get-SecondsLeft -Context $Context)
         }
         if ($null -ne $Resource.state) { Wait-ServiceState -Name $Resource.name -State $Resource.state -Context $Context }
-        $false
     }
 }

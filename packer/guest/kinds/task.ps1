@@ -14,30 +14,26 @@
         $task = [xml]($text -replace '\sxmlns="[^"]*"', '')
         $reader = $task.CreateNavigator()
         # Windows may leave out a value that is its default, which comes last, and writes the same time in several ways: 60 minutes are PT60M and PT1H.
-        $seconds = @{}
-        foreach ($time in @(
-                @('every_s', '/Task/Triggers/*/Repetition/Interval', $null), @('repeats_for_s', '/Task/Triggers/*/Repetition/Duration', $null),
-                @('delay_s', '/Task/Triggers/*/*[self::Delay or self::RandomDelay]', 0), @('limit_s', '/Task/Settings/ExecutionTimeLimit', 259200))) {
-            $given = [string]$reader.Evaluate("string($($time[1]))")
-            $seconds[$time[0]] = $time[2]
-            if ($given -ne '') { $seconds[$time[0]] = [long][System.Xml.XmlConvert]::ToTimeSpan($given).TotalSeconds }
-        }
-        $texts = @{}
+        $found = @{}
         foreach ($value in @(
+                @('every_s', '/Task/Triggers/*/Repetition/Interval', $null), @('repeats_for_s', '/Task/Triggers/*/Repetition/Duration', $null),
+                @('delay_s', '/Task/Triggers/*/*[self::Delay or self::RandomDelay]', 0), @('limit_s', '/Task/Settings/ExecutionTimeLimit', 259200),
                 @('start', '/Task/Triggers/*/StartBoundary', ''), @('ends', '/Task/Triggers/*/EndBoundary', ''),
                 @('parallel', '/Task/Settings/MultipleInstancesPolicy', 'IgnoreNew'), @('priority', '/Task/Settings/Priority', '7'))) {
-            $texts[$value[0]] = [string]$reader.Evaluate("string($($value[1]))")
-            if ($texts[$value[0]] -eq '') { $texts[$value[0]] = $value[2] }
+            $given = [string]$reader.Evaluate("string($($value[1]))")
+            if ($given -eq '') { $given = $value[2] }
+            elseif ($value[0].EndsWith('_s')) { $given = [long][System.Xml.XmlConvert]::ToTimeSpan($given).TotalSeconds }
+            $found[$value[0]] = $given
         }
         # In UTC, in whatever zone Windows gives it.
-        if ($texts.start -ne '') { $texts.start = [System.Xml.XmlConvert]::ToDateTimeOffset($texts.start).UtcDateTime.ToString('s') + 'Z' }
+        if ($found.start -ne '') { $found.start = [System.Xml.XmlConvert]::ToDateTimeOffset($found.start).UtcDateTime.ToString('s') + 'Z' }
         [ordered]@{
             triggers = @(foreach ($node in $task.SelectNodes('/Task/Triggers/*')) { $node.LocalName }) -join ', '
-            start = $texts.start; ends = $texts.ends; delay_s = $seconds.delay_s; every_s = $seconds.every_s; repeats_for_s = $seconds.repeats_for_s
+            start = $found.start; ends = $found.ends; delay_s = $found.delay_s; every_s = $found.every_s; repeats_for_s = $found.repeats_for_s
             actions = @(foreach ($node in $task.SelectNodes('/Task/Actions/*')) { $node.LocalName }) -join ', '
             program = [string]$reader.Evaluate('string(/Task/Actions/Exec/Command)'); arguments = [string]$reader.Evaluate('string(/Task/Actions/Exec/Arguments)')
-            account = [string]$reader.Evaluate('string(/Task/Principals/Principal/UserId)'); limit_s = $seconds.limit_s
-            parallel = $texts.parallel; priority = [int]$texts.priority
+            account = [string]$reader.Evaluate('string(/Task/Principals/Principal/UserId)'); limit_s = $found.limit_s
+            parallel = $found.parallel; priority = [int]$found.priority
             enabled = [bool]$reader.Evaluate("not(/Task/Settings/Enabled = 'false' or /Task/Triggers/*/Enabled = 'false')")
             # The defaults of the last two are true.
             unconditional = [bool]$reader.Evaluate(
@@ -61,6 +57,5 @@
         # Without a Duration the repetition has no end.
         $triggers = '<Triggers><TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger></Triggers>' -f $every
         Register-SystemTask -Name $Resource.name -Triggers $triggers -LimitSeconds $Resource.limit_s -Program $Resource.program -Arguments $Resource.arguments
-        $false
     }
 }

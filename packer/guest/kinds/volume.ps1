@@ -25,6 +25,5 @@
         $limits = Invoke-CimMethod -InputObject $partition -MethodName 'GetSupportedSize' -OperationTimeoutSec 300
         $result = Invoke-CimMethod -InputObject $partition -MethodName 'Resize' -Arguments @{ Size = [uint64]$limits.SizeMax } -OperationTimeoutSec 300
         if ($result.ReturnValue -ne 0) { throw "Windows did not extend drive $($Resource.drive): error $($result.ReturnValue)" }
-        $false
     }
 }

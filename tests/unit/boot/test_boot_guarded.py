@@ -112,6 +112,9 @@ PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"C:\k\kubelet.exe", ALL, ""),
     (r"C:\ProgramData\containerd2", ALL, ""),
     (r"C:\ProgramData\ssh2", ALL, ""),
+    (r"C:\ProgramData\imagegen", (), ""),
+    (r"C:\ProgramData\imagegen\manifest.json", (), ""),
+    (r"C:\ProgramData\imagegen2", ALL, ""),
     (r"C:\Program Files\Cloudbase Solutions", ALL, ""),
 )
 

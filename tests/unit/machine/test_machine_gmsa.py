@@ -8,6 +8,7 @@ import pytest
 
 from imagegen.contents import ROLES
 from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.machine.bundle import COMMON, UNPACKED
 from imagegen.rehearsal.machine.commands import run_program
 from imagegen.rehearsal.machine.credential_plugins import CLASS, DLL, LISTED
 
@@ -26,6 +27,8 @@ def prepare(machine: Machine, registration: bytes = b"a stand-in for registerplu
     machine.files.write(rf"{FOLDER}\register-plugin.ps1", SCRIPT.read_bytes())
     machine.files.write(rf"{FOLDER}\registerplugin.reg", registration)
     machine.registry.make_key(LISTED)
+    machine.files.make_folder(UNPACKED)
+    machine.files.write(COMMON, b"")
     return machine
 
 
@@ -53,7 +56,7 @@ def test_a_killed_script_shows(bench: Bench) -> None:
     assert show(machine).endswith("restored=True\r\n")
 
 
-@pytest.mark.parametrize("lost", [rf"{FOLDER}\registerplugin.reg", rf"{FOLDER}\register-plugin.ps1"])
+@pytest.mark.parametrize("lost", [rf"{FOLDER}\registerplugin.reg", rf"{FOLDER}\register-plugin.ps1", COMMON])
 def test_a_failed_import_closes_the_key_too(bench: Bench, lost: str) -> None:
     machine = prepare(bench.machine)
     machine.files.remove(lost)

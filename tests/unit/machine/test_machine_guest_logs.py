@@ -38,7 +38,7 @@ def _machine(folder: Path) -> Machine:
 
 
 def test_the_places_and_limits_are_the_scripts_own() -> None:
-    listed = _SCRIPT[_SCRIPT.index("$script:Places = @(") : _SCRIPT.index("$script:EventLogs")]
+    listed = _SCRIPT[_SCRIPT.index("$script:Places = @(") : _SCRIPT.index("$script:EventCount")]
     assert tuple(re.findall(r"@\('([^']*)', '([^']*)', '([^']*)'\)", listed)) == guest_logs.PLACES
     numbers = dict(re.findall(r"\$script:(\w+) = (\d+)", _SCRIPT))
     names = {"FileLimit": guest_logs.FILE_LIMIT, "TotalLimit": guest_logs.TOTAL_LIMIT}

@@ -419,7 +419,7 @@ def test_nothing_is_remembered_but_what_is_on_the_machine(bench: Bench) -> None:
     bench.bundle({"phase-1": [("registry", FIELDS["registry"])]})
     bench.done("phase-1")
     bench.bundle({"phase-1": [("registry", {**FIELDS["registry"], "type": "MultiString", "data": ["B", "a"]})]})
-    [event] = bench.events(bench.run("phase-1", "-WhatIf"), "resource")
+    [event] = bench.events(bench.run("phase-1", "-Check"), "resource")
     assert event["reason"] == "type is DWord, not MultiString; data is 4294967295, not ['B', 'a']"
     bench.done("phase-1")
     assert bench.machine.registry.value(KEY, "VALUE") == Value("MultiString", ("B", "a"))

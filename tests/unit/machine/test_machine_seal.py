@@ -12,27 +12,35 @@ import pytest
 from imagegen.catalog.facts import table
 from imagegen.config.model import Timeouts
 from imagegen.contents import PACKER
+from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.clouds.aws.launch_agent import ANSWERS as ANSWERS_OF_EC2LAUNCH
 from imagegen.rehearsal.clouds.azure.guest import AGENTS as AZURE
 from imagegen.rehearsal.clouds.azure.guest import GUEST_AGENT
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
 from imagegen.rehearsal.machine.answers import make_answer_file
-from imagegen.rehearsal.machine.bundle import TEMP
+from imagegen.rehearsal.machine.bundle import CHECK_HOME
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.generalise import (
-    ANSWER_FILES,
+    ANSWER_FOLDERS,
+    ANSWERS,
+    BUILDER_TASK,
+    EMPTIED,
     LEFTOVERS,
-    LOOKS,
+    PROFILE_EMPTIED,
     PROFILE_LEFTOVERS,
     SYSPREP_CALLS,
     SYSTEM_PROFILE,
     USERS,
+    WINLOGON,
+    WINRM,
 )
 from imagegen.rehearsal.machine.hns import Network
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
 from imagegen.rehearsal.machine.stock import COMPILER, IMAGE_STATE, LISTENERS, SYSPREP_STATUS
+from imagegen.rehearsal.machine.windows import SYSTEM32
+from imagegen.rules.nodes import lies_at
 from tests.unit.machine.conftest import sha
 
 if TYPE_CHECKING:
@@ -46,15 +54,17 @@ CLOUDBASE = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init"
 UNATTEND = CLOUDBASE + r"\conf\Unattend.xml"
 RUN_ONCE = r"C:\ProgramData\Amazon\EC2Launch\state\.run-once"
 PANTHER = r"C:\Windows\Panther\unattend.xml"
-LOOK = r"C:\Windows\Temp\imagegen-look-1"
+DISM = rf"{SYSTEM32}\dism.exe"
 LEFT = (
     r"C:\Windows\Temp\imagegen-bundle.zip",
     r"C:\Windows\Temp\imagegen-start.ps1",
     r"C:\Windows\Temp\imagegen-generalise.ps1",
-    r"C:\Windows\Temp\imagegen-look-1\bundle\plan.json",
+    rf"{CHECK_HOME}\bundle\plan.json",
     r"C:\Windows\Temp\packer-ps-env-vars-1.ps1",
     r"C:\Windows\Temp\Script-1.ps1",
     r"C:\Windows\Temp\winrmcp-1.tmp",
+    r"C:\Windows\Temp\other.log",
+    r"C:\Windows\Temp\packer-1\x.exe",
     r"C:\ProgramData\ssh\ssh_host_rsa_key",
     r"C:\Users\Administrator\AppData\Local\Temp\winrmcp-2.tmp",
     r"C:\Users\Administrator\AppData\Roaming\Microsoft\Windows\PowerShell\PSReadLine\ConsoleHost_history.txt",
@@ -63,14 +73,14 @@ LEFT = (
     rf"{HOME}\report.json",
     rf"{HOME}\bundle\seal.psm1",
 )
-ANSWERS = (PANTHER, r"C:\Windows\Panther\Unattend\unattend.xml", r"C:\Windows\System32\Sysprep\unattend.xml")
+BASE_ANSWERS = (PANTHER, r"C:\Windows\Panther\Unattend\unattend.xml", r"C:\Windows\System32\Sysprep\unattend.xml")
 NODE_ANSWERS = b"the answers of a node's first boot"
-KEPT = (r"C:\Windows\Temp\other.log", r"C:\ProgramData\ssh\sshd_config", r"C:\Windows\Temp\packer-1\x.exe")
+KEPT = (r"C:\ProgramData\ssh\sshd_config", rf"{HOME}\manifest.json")
 
 
 def built(root: Path, cloud: str) -> Machine:
     machine = stock_windows(root, release="2025", cloud=cloud)
-    for path in (*LEFT, *ANSWERS, *KEPT, UNATTEND, CLOUDBASE + r"\service.exe"):
+    for path in (*LEFT, *BASE_ANSWERS, *KEPT, UNATTEND, CLOUDBASE + r"\service.exe"):
         machine.files.make_folder(path.rpartition("\\")[0])
         machine.files.write(path, NODE_ANSWERS if path == UNATTEND else b"x")
     machine.files.set_read_only(LEFT[0], on=True)
@@ -86,10 +96,11 @@ def test_a_sealed_machine_holds_nothing_of_the_build(tmp_path: Path, cloud: str)
     assert outcome.exit_code == 0, outcome.output
     assert not machine.hns.networks
     assert machine.registry.text(IMAGE_STATE, "ImageState") == "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
-    assert [path for path in (*LEFT, *ANSWERS, LOOK, HOME, RUN_ONCE) if machine.files.exists(path)] == [PANTHER]
+    assert [path for path in (*LEFT, *BASE_ANSWERS, CHECK_HOME, RUN_ONCE) if machine.files.exists(path)] == [PANTHER]
     answers = {"azure": NODE_ANSWERS, "aws": make_answer_file(ANSWERS_OF_EC2LAUNCH)}[cloud]
     assert machine.files.read(PANTHER) == answers, "the one that sysprep keeps for a node's first boot"
     assert all(machine.files.is_file(path) for path in KEPT)
+    assert machine.files.names(HOME) == ["manifest.json"]
     assert not machine.registry.subkeys(LISTENERS)
     [thumbprint] = machine.certificates.thumbprints()
     assert machine.files.read(r"C:\Windows\Setup\Scripts\certificates.txt") == f"{thumbprint}\r\n".encode()
@@ -110,7 +121,21 @@ REFUSALS: list[tuple[str, Callable[[Machine], object], str]] = [
     ("azure", lambda m: m.services.stop("RdAgent"), "service RdAgent is not running"),
     ("aws", lambda m: m.files.remove(r"C:\Program Files\Amazon\EC2Launch\EC2Launch.exe"), "EC2Launch.exe"),
     ("azure", lambda m: m.files.remove(r"C:\Windows\System32\Sysprep\sysprep.exe"), "sysprep.exe"),
+    ("aws", lambda m: put(m, WINLOGON, "AutoAdminLogon", Value("String", "1")), "AutoAdminLogon is on"),
+    ("aws", lambda m: put(m, WINLOGON, "DefaultPassword", Value("String", "x")), "a DefaultPassword is set"),
+    ("aws", lambda m: put(m, WINRM, "auth_basic", Value("DWord", 1)), "WinRM has auth_basic on"),
+    ("aws", lambda m: put(m, WINRM, "allow_unencrypted", Value("DWord", 1)), "WinRM has allow_unencrypted on"),
+    (
+        "azure",
+        lambda m: m.services.create("agent", rf'"{AZURE.extensions}\A\a.exe" -x', "Agent", MANUAL),
+        rf"an extension is installed: {AZURE.extensions}\A\a.exe",
+    ),
 ]
+
+
+def put(machine: Machine, key: str, name: str, value: Value) -> None:
+    machine.registry.make_key(key)
+    machine.registry.write(key, name, value)
 
 
 @pytest.mark.parametrize(("cloud", "spoil", "message"), REFUSALS)
@@ -158,16 +183,19 @@ def test_the_queued_assemblies_are_compiled(tmp_path: Path, cloud: str) -> None:
     """PowerShell, which starts kubelet, starts faster at first boot."""
     machine = built(tmp_path, cloud)
     assert machine.assemblies_queued
-    assert generalise(machine, cloud=cloud).output.splitlines()[0] == f"{COMPILER} executeQueuedItems ended with 0"
+    assert f"{COMPILER} executeQueuedItems /nologo /silent ended with 0" in generalise(machine, cloud=cloud).output
     assert not machine.assemblies_queued
 
 
-def test_a_compiler_that_fails_does_not_fail_the_seal(tmp_path: Path) -> None:
-    machine = built(tmp_path, "aws")
-    machine.files.remove(COMPILER)
-    outcome = generalise(machine, cloud="aws")
-    assert (outcome.exit_code, machine.assemblies_queued) == (0, True)
-    assert f"{COMPILER} executeQueuedItems failed: " in outcome.output
+def test_a_tool_that_fails_does_not_fail_the_seal(tmp_path: Path) -> None:
+    machine = built(tmp_path, "azure")
+    tools = (DISM, COMPILER, rf"{SYSTEM32}\defrag.exe")
+    for tool in tools:
+        machine.files.remove(tool)
+    outcome = generalise(machine, cloud="azure")
+    assert (outcome.exit_code, machine.assemblies_queued, machine.replaced_components) == (0, True, True)
+    failed = [line.split(" ")[0] for line in outcome.output.splitlines() if " failed: " in line]
+    assert failed == list(tools)
 
 
 def test_the_script_calls_the_models_compiler() -> None:
@@ -176,6 +204,18 @@ def test_the_script_calls_the_models_compiler() -> None:
     assert path
     assert rf"C:\Windows\{path[1]}" == COMPILER
     assert "-ArgumentList 'executeQueuedItems'" in script
+
+
+def test_an_update_can_still_be_removed_from_a_node() -> None:
+    assert "ResetBase'" not in (PACKER / "guest" / "seal.psm1").read_text()
+
+
+def test_free_blocks_are_given_back_where_the_clouds_disk_takes_them() -> None:
+    """EBS has no TRIM: it keeps what was ever written."""
+    scripts = {cloud: (PACKER / cloud / "generalise.ps1").read_text() for cloud in ("aws", "azure")}
+    assert {cloud: "Invoke-Seal -Trim" in script for cloud, script in scripts.items()} == {
+        cloud: guest_agents(cloud).trims for cloud in scripts
+    }
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
@@ -232,9 +272,10 @@ def test_nothing_of_an_extension_is_left(tmp_path: Path) -> None:
     assert all(machine.services.is_running(name) for name in ("RdAgent", GUEST_AGENT))
 
 
-def test_an_extension_that_runs_stays_whole(tmp_path: Path) -> None:
+def test_an_extension_that_starts_after_the_checks_stays_whole(tmp_path: Path) -> None:
     """A policy of the subscription may add it to every machine. What it needs is not known, so nothing of it goes."""
     machine = built(tmp_path, "azure")
+    machine.registry.write(IMAGE_STATE, "ImageState", Value("String", "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"))
     files = [rf"C:\Packages\Plugins\Monitor\1.0\{name}" for name in ("monitor.exe", "settings.json")]
     for path in files:
         machine.files.make_folder(path.rpartition("\\")[0])
@@ -264,7 +305,8 @@ def test_a_file_that_is_open_stays_and_fails_no_seal(tmp_path: Path, monkeypatch
     outcome = generalise(machine, cloud="azure")
     assert outcome.exit_code == 0
     assert [path for path in AZURE.leftovers if machine.files.exists(path)] == [held, OPEN_LOG]
-    assert [line.partition(" stays in the image")[0] for line in outcome.output.splitlines()[1:]] == [
+    stays = [line.partition(" stays in the image") for line in outcome.output.splitlines()]
+    assert [path for path, found, _ in stays if found] == [
         EXTENSION,
         r"C:\Packages",
         OPEN_LOG,
@@ -275,7 +317,9 @@ def test_what_agents_left_is_the_same_in_script_model_and_catalogue() -> None:
     script = (PACKER / "azure" / "generalise.ps1").read_text()
     folders = re.findall(r"Clear-AgentFolder -Parent '([^']+)' -Name '([^']+)' -TimeoutSeconds \d+\n", script)
     assert tuple(folders) == AZURE.left_folders
-    assert re.findall(r"Clear-AgentLog -Folder '([^']+)'", script) == [AZURE.logs]
+    assert re.findall(r"Clear-File -Folder '([^']+)'", script) == [AZURE.logs]
+    assert re.findall(r"Assert-NoAgent -Folder '([^']+)'", script) == [AZURE.extensions]
+    assert [f"HKLM:\\{key}" for key in re.findall(r"Clear-AgentState -Key '([^']+)'", script)] == [AZURE.state]
     own = table("machines")["systems_own"]["azure"]["paths"]
     assert all(any(path.startswith(f"{folder}\\") for folder in own) for path in AZURE.leftovers)
     # The agents' programs are in none of these folders.
@@ -289,7 +333,7 @@ def test_the_script_keeps_what_runs() -> None:
     seal = (PACKER / "guest" / "seal.psm1").read_text()
     body = seal.partition("\nfunction Clear-AgentFolder {")[2].partition("\n}\n")[0]
     assert "$_.StartsWith($folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)" in body
-    logs = seal.partition("\nfunction Clear-AgentLog {")[2].partition("\n}\n")[0]
+    logs = seal.partition("\nfunction Clear-File {")[2].partition("\n}\n")[0]
     assert "try { Clear-Path -Path $file }" in logs
 
 
@@ -316,15 +360,16 @@ def test_a_machine_that_is_generalised_needs_no_agent(tmp_path: Path) -> None:
     machine.services.stop("RdAgent")
     outcome = generalise(machine, cloud="azure")
     assert outcome.exit_code == 0, outcome.output
-    assert not machine.files.exists(HOME)
+    assert machine.files.names(HOME) == ["manifest.json"]
 
 
 def test_the_script_seals_in_the_models_order() -> None:
     _, _, seal = (PACKER / "guest" / "seal.psm1").read_text().partition("\nfunction Invoke-Seal {")
     order = [
-        "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "Optimize-Assembly",
-        "Get-AnswerFile", "Clear-SysprepCall", "& $Generalise", "Wait-ImageState", "& $Finish",
-        "Clear-Leftover", "Clear-WinRmListener",
+        "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "Clear-BuilderTask",
+        "Clear-ComponentStore", "Optimize-Assembly", "Get-AnswerFile", "Clear-SysprepCall", "& $Generalise",
+        "Wait-ImageState", "& $Finish", "Clear-File", "Clear-EventRecord", "Clear-Leftover", "if ($Trim)",
+        "Clear-WinRmListener",
     ]  # fmt: skip
     assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order
     for cloud, judged in (
@@ -342,13 +387,27 @@ def test_what_sealing_deletes_is_the_same_in_script_model_and_catalogue() -> Non
     script = (PACKER / "guest" / "seal.psm1").read_text()
     files = re.findall(r"@\('(C:[^']+)', '([^']+)'\)", script)
     below = re.findall(r"""@\("\$profilePath\\([^"]+)", '([^']+)'\)""", script)
-    assert f"GetDirectories('{TEMP}', '{LOOKS}')" in script
-    answers = re.findall(r"'(C:[^']+unattend\.xml)'", script)
-    assert (tuple(files), tuple(below), tuple(answers)) == (LEFTOVERS, PROFILE_LEFTOVERS, ANSWER_FILES)
-    assert "GetDirectories('C:\\Users')) + @('C:\\Windows\\System32\\config\\systemprofile')" in script
+    assert "GetDirectories('C:\\Windows', '{}')".format(CHECK_HOME.rpartition("\\")[2]) in script
+    assert (tuple(files), tuple(below)) == (LEFTOVERS, PROFILE_LEFTOVERS)
+    profiles = script.partition("\nfunction Get-ProfileFolder {")[2].partition("\n}\n")[0]
+    assert "GetDirectories('C:\\Users')\n    'C:\\Windows\\System32\\config\\systemprofile'" in profiles
+    answers = script.partition("\nfunction Get-AnswerFile {")[2].partition("\n}\n")[0]
+    assert tuple(one.rstrip("\\") for one in re.findall(r"'(C:[^']*)'", answers)) == ANSWER_FOLDERS
+    assert f"'{ANSWERS}'" in answers
+    assert f"foreach ($folder in $temporary + '{EMPTIED[0]}' + '{EMPTIED[1]}')" in script
+    assert f'"$one\\{PROFILE_EMPTIED}"' in script
+    assert f"'\\A{BUILDER_TASK}\\z'" in script
     accounts = (rf"{USERS}\*", SYSTEM_PROFILE)
-    paths = [*(f"{one}\\{folder}" for one in accounts for folder in ("\\".join(pair) for pair in below))]
-    assert sorted(table("layout")["deleted_by_sealing"]) == sorted([HOME, *map("\\".join, files), *paths, *answers])
+    deleted = [
+        *("\\".join(pair) for pair in files),
+        *(f"{one}\\{folder}\\{name}" for one in accounts for folder, name in below),
+        *(rf"{folder}\*" for folder in (*EMPTIED, *(rf"{one}\{PROFILE_EMPTIED}" for one in accounts))),
+        *(rf"{folder}\{ANSWERS}" for folder in ANSWER_FOLDERS),
+        HOME,
+    ]
+    listed = table("layout")["deleted_by_sealing"]
+    assert [path for path in deleted if not any(lies_at(path, pattern) for pattern in listed)] == []
+    assert set(listed) <= set(deleted)
 
 
 # ---- what the plan made outlives it

@@ -9,6 +9,7 @@ import pytest
 from imagegen.contents import ROLES
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.access import SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.bundle import COMMON
 from imagegen.rehearsal.machine.commands import run_program
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.ssh_server import OF_WINDOWS, add_server, find_keys_file, logs_in
@@ -41,12 +42,15 @@ def test_the_releases_that_have_the_server(release: str, has_it: bool, tmp_path:
     put(machine, rf"{FOLDER}\add-ssh-server.ps1", SCRIPT.read_bytes())
     assert run_program(machine, POWERSHELL, f"{LINE} -Show") == (0, f"installed={has_it}\r\n")
     assert not machine.services.is_running("sshd")
+    assert run_program(machine, POWERSHELL, LINE) == (1, f"failed: there is no module {COMMON}\r\n")
+    put(machine, COMMON, b"")
     assert run_program(machine, POWERSHELL, LINE) == (0, "")
     assert run_program(machine, POWERSHELL, f"{LINE} -Show") == (0, "installed=True\r\n")
 
 
 def test_the_script_needs_the_task_scheduler(bench: Bench) -> None:
     put(bench.machine, rf"{FOLDER}\add-ssh-server.ps1", SCRIPT.read_bytes())
+    put(bench.machine, COMMON, b"")
     bench.machine.services.stop("Schedule")
     code, output = run_program(bench.machine, POWERSHELL, LINE)
     assert (code, "task scheduler" in output) == (1, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import hashlib
 import json
 import os
@@ -41,6 +42,7 @@ from imagegen.plan.model import (
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.aws.settings import Settings
 from imagegen.render import guest_plan
+from imagegen.resources.release_record import RESOURCE, SOURCE, UNDECIDED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -368,3 +370,17 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert made.tools == Tools(packer="1.16.0", plugin=Plugin(name="amazon", version="1.8.2"))
     assert made.built == HOME
     assert made.published == RecordedPublish(version="node", images=[HOME])
+
+
+@pytest.mark.parametrize(("installed", "is_accepted"), [("b" * 64, True), ("c" * 64, False)])
+def test_another_version_of_imagegen_accepts_the_report(tmp_path: Path, installed: str, is_accepted: bool) -> None:
+    """It makes another release record of the same image. The report says which record the machine has."""
+    record = PlannedResource(RESOURCE, "file", {"path": "x", "source": SOURCE, "sha256": UNDECIDED})
+    step = PlannedStep("system", repeated=False, resources=(record,))
+    image = dataclasses.replace(PLAN.image, phases=(Phase("phase-1", restart=True, steps=(step,)),))
+    built, now = (dataclasses.replace(PLAN, image=image, release_record=one * 64) for one in "ba")
+    report = reported(plan_sha256=hashlib.sha256(guest_plan(built)).hexdigest())
+    report["resources"] = [{**report["resources"][0], "id": RESOURCE, "facts": {"sha256": installed, "size": 1}}]
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(report))
+    assert (judge_report(file, now) is None) == is_accepted

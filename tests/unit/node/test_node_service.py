@@ -13,6 +13,7 @@ from imagegen.rehearsal.node.kubelet import PIPE_TIMEOUT, Kubelet
 from tests.node_support import LOG, make_machine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from imagegen.rehearsal.machine.windows import Machine
@@ -125,7 +126,7 @@ def under_nssm(machine: Machine, *, arguments: str = "--windows-service=false", 
     machine.files.write(r"C:\k\nssm.exe", b"MZ")
     machine.files.write(r"C:\k\arguments.txt", arguments.encode())
     machine.registry.make_key(NSSM)
-    for name, text in (("Application", POWERSHELL), ("AppParameters", START), ("AppStdout", LOG)):
+    for name, text in (("Application", POWERSHELL), ("AppParameters", START), ("AppStderr", LOG)):
         machine.registry.write(NSSM, name, Value("ExpandString", text))
     machine.registry.write(NSSM, "AppRestartDelay", Value("DWord", 5000))
     if joined:
@@ -169,3 +170,27 @@ def test_nssm_without_its_program_says_so(machine: Machine) -> None:
     machine.registry.write(NSSM, "Application", Value("ExpandString", r"C:\none.exe"))
     machine.restart()
     assert kubelet.ends[-1] == r"nssm.exe cannot start C:\none.exe"
+
+
+def forget_script(machine: Machine) -> None:
+    machine.files.remove(r"C:\k\start-kubelet.ps1")
+
+
+def forget_parameters(machine: Machine) -> None:
+    machine.registry.remove_value(NSSM, "AppParameters")
+
+
+@pytest.mark.parametrize(
+    ("forget", "end"),
+    [
+        (forget_script, r"The argument 'C:\k\start-kubelet.ps1' to the -File parameter does not exist."),
+        (forget_parameters, f"{POWERSHELL} has no script to run, and ends"),
+    ],
+)
+def test_powershell_without_its_script_ends(machine: Machine, forget: Callable[[Machine], None], end: str) -> None:
+    kubelet = under_nssm(machine)
+    forget(machine)
+    machine.restart()
+    assert machine.wait_until(lambda: bool(kubelet.ends), 40)
+    assert kubelet.ends[0] == end
+    assert not kubelet.is_running

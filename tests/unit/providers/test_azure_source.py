@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import hcl2
 import pytest
 from packaging.version import Version
 
@@ -17,7 +16,7 @@ from imagegen import contents
 from imagegen.providers.azure import gallery, provider, source
 from imagegen.providers.azure.settings import Settings
 from imagegen.templating import TemplateError, render_text
-from tests.source_block import NULL, source_attributes
+from tests.source_block import NULL, parse_hcl, source_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +113,7 @@ class Rendered:
         self.plan = plan_of(Settings.model_validate({**LEAST, **asked}))
         self.values = source.source_values(self.plan)
         self.text = render_text(TEMPLATE, {"source": self.values})
-        self.hcl: dict[str, Any] = hcl2.loads(self.text)
+        self.hcl = parse_hcl(self.text)
 
     @functools.cached_property
     def named(self) -> dict[str, str]:

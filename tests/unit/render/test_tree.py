@@ -10,11 +10,11 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import hcl2
 import pytest
 from packaging.version import Version
 
 from imagegen import contents, pipeline
+from tests.source_block import parse_hcl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,13 +64,8 @@ def _values(tree: dict[str, bytes]) -> dict[str, Any]:
     return values
 
 
-@functools.cache
-def _hcl(text: str) -> dict[str, Any]:
-    return dict(hcl2.loads(text))
-
-
 def _parsed(tree: dict[str, bytes]) -> dict[str, dict[str, Any]]:
-    return {path: _hcl(data.decode()) for path, data in tree.items() if path.endswith(".hcl")}
+    return {path: dict(parse_hcl(data.decode())) for path, data in tree.items() if path.endswith(".hcl")}
 
 
 def _blocks(tree: dict[str, bytes], kind: str) -> dict[str, dict[str, Any]]:

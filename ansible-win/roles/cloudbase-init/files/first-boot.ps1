@@ -6,8 +6,7 @@ $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # Removes all inbound rules for the builder's port: the image's own and the platform's. Returns a reason for each that could not be removed.
-function Clear-BuilderRule {
-    [CmdletBinding()] param()
+function Clear-BuilderRule { [CmdletBinding()] param()
     foreach ($filter in @(Get-NetFirewallPortFilter -Protocol TCP -ErrorAction Stop | Where-Object -FilterScript { @($_.LocalPort) -contains '5986' })) {
         try { $rules = @(Get-NetFirewallRule -AssociatedNetFirewallPortFilter $filter -ErrorAction Stop | Where-Object -FilterScript { [string]$_.Direction -eq 'Inbound' }) }
         catch {
@@ -22,8 +21,7 @@ function Clear-BuilderRule {
 }
 
 # Removes the certificates of the removed listeners, with their keys. Returns a reason for each that could not be removed, and then keeps the list.
-function Clear-BuilderCertificate {
-    [CmdletBinding()] param([string]$List)
+function Clear-BuilderCertificate { [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
     $reasons = @(foreach ($print in [System.IO.File]::ReadAllLines($List)) {
             if ($print -notmatch '\A[0-9A-Fa-f]{40}\z') { continue }
@@ -31,8 +29,7 @@ function Clear-BuilderCertificate {
             try { if (Test-Path -LiteralPath $path) { Remove-Item -LiteralPath $path -DeleteKey -ErrorAction Stop } }
             catch {
                 # Windows removes a certificate before its key.
-                $what = 'certificate'
-                if (-not (Test-Path -LiteralPath $path)) { $what = 'the key of the removed certificate' }
+                $what = if (Test-Path -LiteralPath $path) { 'certificate' } else { 'the key of the removed certificate' }
                 "$what $print could not be removed: $($_.Exception.Message)"
             }
         })
@@ -40,10 +37,9 @@ function Clear-BuilderCertificate {
     $reasons
 }
 
-# Closes the accounts in the list: disabled, with a password that nobody knows and another name, each even if another failed. The list holds the last number of each account's SID,
+# Closes the accounts in the list: disabled, with a password that nobody knows, without its profile and with another name, each even if another failed. The list holds the last number of each account's SID,
 # because the cloud may have renamed the account, and Windows gives the machine a new SID at first boot. Returns a reason for each that failed, and then keeps the list.
-function Close-BuilderAccount {
-    [CmdletBinding()] param([string]$List)
+function Close-BuilderAccount { [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
     $numbers = @([System.IO.File]::ReadAllLines($List))
     $reasons = @(foreach ($account in @(Get-LocalUser -ErrorAction Stop)) {
@@ -56,6 +52,10 @@ function Close-BuilderAccount {
                 Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop
             }
             catch { "account $($account.Name) could not get another password: $($_.Exception.Message)" }
+            # After the image was sealed, the entry of a profile may still have the old SID of its account.
+            $own = { $_.SID -eq $account.SID.Value -or $_.LocalPath -eq "C:\Users\$($account.Name)" }
+            try { Get-CimInstance -ClassName 'Win32_UserProfile' -OperationTimeoutSec 60 -ErrorAction Stop | Where-Object -FilterScript $own | Remove-CimInstance -OperationTimeoutSec 60 -ErrorAction Stop }
+            catch { "the profile of account $($account.Name) could not be removed: $($_.Exception.Message)" }
             # Its old name is free for an account of the node.
             try { Rename-LocalUser -SID $account.SID -NewName 'imagegen-builder' -ErrorAction Stop }
             catch { "account $($account.Name) could not be renamed: $($_.Exception.Message)" }
@@ -66,8 +66,7 @@ function Close-BuilderAccount {
 
 # Blocks an address of the platform, which containers must not use, for everybody but SYSTEM and the members of a group. Returns a reason for each account that could not be added.
 # It runs at first boot, because the rule holds the SID of the group, and Windows gives the machine and its groups new SIDs after the image was sealed.
-function Limit-Address {
-    [CmdletBinding()] param([string]$File)
+function Limit-Address { [CmdletBinding()] param([string]$File)
     if (-not [System.IO.File]::Exists($File)) { return }
     $wanted = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($File))
     $groups = @(Get-LocalGroup -ErrorAction Stop | Where-Object -FilterScript { $_.Name -eq $wanted.group })

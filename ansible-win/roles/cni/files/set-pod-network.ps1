@@ -1,35 +1,25 @@
 # Gives a node its part of the pod network. User data calls it after kubeadm join: only then the cluster has given the node its range of addresses.
 # It fills the templates in the folder cni beside this script. places.txt there has the path of each, network.json, if there is one, the network that the plugin expects,
 # services.txt, if there is one, the services that can run only now, and pod-range.txt, if there is one, the field of the node with its range.
-[CmdletBinding(PositionalBinding = $false)]
-param(
-    [string]$ClusterCidr = '',
-    [string]$ServiceCidr = '',
-    [string]$PodCidr = '',
-    [string]$NetworkName = '',
-    [string]$SourceVip = '',
-    [string]$StateFolder = 'C:\var\lib\kubelet',
-    [string]$ConfigFolder = 'C:\etc\kubernetes'
-)
+[CmdletBinding(PositionalBinding = $false)] param(
+    [string]$ClusterCidr = '', [string]$ServiceCidr = '', [string]$PodCidr = '', [string]$NetworkName = '', [string]$SourceVip = '',
+    [string]$StateFolder = 'C:\var\lib\kubelet', [string]$ConfigFolder = 'C:\etc\kubernetes')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # The name under which kubelet registered: kubeadm's argument, or the machine's own name.
-function Get-NodeName {
-    [CmdletBinding()] param([string]$Path)
+function Get-NodeName { [CmdletBinding()] param([string]$Path)
     $found = [regex]::Match([System.IO.File]::ReadAllText($Path), '--hostname-override=([^\s"'']+)')
     if ($found.Success) { return $found.Groups[1].Value }
     return [System.Net.Dns]::GetHostName().ToLowerInvariant()
 }
 
 # Asks the cluster for the node's range, which a controller assigns some time after the join.
-function Get-PodRange {
-    [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = "$PSScriptRoot\kubectl.exe"
+function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
     # kubectl asks an unreachable server five times: all of them must end within a minute.
-    $start.Arguments = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath=$Field"
+    $line = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath=$Field"
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList "$PSScriptRoot\kubectl.exe", $line
     # kubelet's kubeconfig may name its certificate without a drive.
     $start.WorkingDirectory = 'C:\'
     $start.UseShellExecute = $false
@@ -50,16 +40,14 @@ function Get-PodRange {
 }
 
 # The address that lies some places after the first of a range.
-function Get-Address {
-    [CmdletBinding()] param([string]$Range, [int]$Place)
+function Get-Address { [CmdletBinding()] param([string]$Range, [int]$Place)
     $bytes = [System.Net.IPAddress]::Parse(($Range -split '/')[0]).GetAddressBytes()
     $bytes[3] = [byte]($bytes[3] + $Place)
     return $bytes -join '.'
 }
 
 # The range in which an address lies.
-function Get-Range {
-    [CmdletBinding()] param([string]$Address, [int]$Bits)
+function Get-Range { [CmdletBinding()] param([string]$Address, [int]$Bits)
     $bytes = [System.Net.IPAddress]::Parse($Address).GetAddressBytes()
     for ($at = 0; $at -lt 4; $at++) {
         $kept = [System.Math]::Max(0, [System.Math]::Min(8, $Bits - 8 * $at))
@@ -68,8 +56,7 @@ function Get-Range {
     return "$($bytes -join '.')/$Bits"
 }
 
-function Invoke-Hns {
-    [CmdletBinding()] param([string]$Method, [string]$Path, [string]$Request)
+function Invoke-Hns { [CmdletBinding()] param([string]$Method, [string]$Path, [string]$Request)
     $response = ''
     [Imagegen.Hns]::HNSCall($Method, $Path, $Request, [ref]$response)
     $answer = ConvertFrom-Json -InputObject $response
@@ -79,8 +66,7 @@ function Invoke-Hns {
 }
 
 # Waits for the adapter with an address, and lets it forward. Meanwhile it asks HNS to attach the endpoint: HNS may refuse at first, and refuses if it is attached.
-function Enable-Forwarding {
-    [CmdletBinding()] param([string]$Address, [string]$Endpoint = '')
+function Enable-Forwarding { [CmdletBinding()] param([string]$Address, [string]$Endpoint = '')
     $refusal = ''
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
@@ -97,8 +83,7 @@ function Enable-Forwarding {
 }
 
 # Creates the network that the plugin looks for by its name. On a bridge, pods reach other nodes through an endpoint of the host at the second address.
-function Set-Network {
-    [CmdletBinding()] param([string]$Request, [string]$NodeAddress, [string]$EndpointAddress)
+function Set-Network { [CmdletBinding()] param([string]$Request, [string]$NodeAddress, [string]$EndpointAddress)
     # Windows has no cmdlet that creates such a network.
     Add-Type -Namespace Imagegen -Name Hns -MemberDefinition '[DllImport("vmcompute.dll")] public static extern void HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method, [MarshalAs(UnmanagedType.LPWStr)] string path, [MarshalAs(UnmanagedType.LPWStr)] string request, [MarshalAs(UnmanagedType.LPWStr)] out string response);'
     $wanted = ConvertFrom-Json -InputObject $Request
@@ -117,8 +102,7 @@ function Set-Network {
 }
 
 # Starts a service now, and at each start of Windows. What nssm starts for it may need a flag or an environment that only a joined node knows.
-function Start-NodeService {
-    [CmdletBinding()] param([string]$Line)
+function Start-NodeService { [CmdletBinding()] param([string]$Line)
     $name, $value, $text = $Line -split ' ', 3
     $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$name\Parameters"
     if ($value -eq 'AppParameters') { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType ExpandString -Value $text -Force }
@@ -146,16 +130,11 @@ try {
     $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property RouteMetric)[0]
     $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4)[0]
     $values = @{
-        '<CLUSTER_CIDR>' = $ClusterCidr
-        '<SERVICE_CIDR>' = $ServiceCidr
-        '<POD_CIDR>' = $PodCidr
+        '<CLUSTER_CIDR>' = $ClusterCidr; '<SERVICE_CIDR>' = $ServiceCidr; '<POD_CIDR>' = $PodCidr
         '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
         '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
         '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
-        '<NETWORK>' = $NetworkName
-        '<SOURCE_VIP>' = $SourceVip
-        '<NODE_NAME>' = $node
-        '<NODE_ADDRESS>' = $own.IPAddress
+        '<NETWORK>' = $NetworkName; '<SOURCE_VIP>' = $SourceVip; '<NODE_NAME>' = $node; '<NODE_ADDRESS>' = $own.IPAddress
         '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
     }
     foreach ($file in @($texts.Keys)) {
@@ -171,15 +150,11 @@ try {
         [System.IO.File]::Delete($path)
         [System.IO.File]::Move("${path}.new", $path)
     }
-    if ($texts.ContainsKey('services.txt')) {
-        foreach ($line in $texts['services.txt'] -split '\r?\n') {
-            if ($line -ne '') { Start-NodeService -Line $line }
-        }
-    }
+    # Without the file there is one empty line.
+    foreach ($line in [string]$texts['services.txt'] -split '\r?\n') { if ($line -ne '') { Start-NodeService -Line $line } }
     $code = 0
 }
 catch {
-    [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)")
-    [System.Console]::Error.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 exit $code

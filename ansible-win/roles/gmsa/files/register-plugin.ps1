@@ -12,8 +12,7 @@ $script:Saved = [System.IO.Path]::Combine($PSScriptRoot, 'access.txt')
 
 # Enables privileges of this thread, which administrators have but must enable, and returns them. .NET has a class for that, which it does not let others name.
 # They must be reverted on this thread: .NET would try it on another one.
-function Enable-Privilege {
-    [CmdletBinding()] param()
+function Enable-Privilege { [CmdletBinding()] param()
     $type = [System.Security.AccessControl.RegistrySecurity].BaseType.Assembly.GetType('System.Security.AccessControl.Privilege', $true)
     foreach ($name in @('SeTakeOwnershipPrivilege', 'SeRestorePrivilege')) {
         $privilege = $type.GetConstructor([type[]]@([string])).Invoke([object[]]@($name))
@@ -23,8 +22,7 @@ function Enable-Privilege {
 }
 
 # Imports the registration while the locked key is open.
-function Register-Plugin {
-    [CmdletBinding()] param()
+function Register-Plugin { [CmdletBinding()] param()
     Restore-Access
     $before = Get-Access
     [System.IO.File]::WriteAllText($script:Saved, $before, (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
@@ -33,32 +31,27 @@ function Register-Plugin {
         # Full control for administrators, as the first entry.
         $entries = $before.Substring($before.IndexOf('D:', [System.StringComparison]::Ordinal)) -replace '^(D:[A-Z]*)', '$1(A;;KA;;;BA)'
         Set-Access -Text $entries -Part 'Access' -Right 'ChangePermissions'
-        Import-Registration
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'reg.exe') -ArgumentList 'import', "$PSScriptRoot\registerplugin.reg" -TimeoutSeconds 60
     }
     finally { Restore-Access }
 }
 
-# Opens the locked key with one right.
-function Open-LockedKey {
-    [CmdletBinding()] param([string]$Right)
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'ReadWriteSubTree', [System.Security.AccessControl.RegistryRights]$Right)
+function Open-LockedKey { [CmdletBinding()] param([string]$Right, [string]$Check = 'ReadWriteSubTree')
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, $Check, [System.Security.AccessControl.RegistryRights]$Right)
     if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
     $key
 }
 
 # Returns the owner and the entries of the locked key as text.
-function Get-Access {
-    [CmdletBinding()] param()
+function Get-Access { [CmdletBinding()] param()
     $sections = [System.Security.AccessControl.AccessControlSections]'Owner, Access'
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'Default', [System.Security.AccessControl.RegistryRights]'ReadPermissions')
-    if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
+    $key = Open-LockedKey -Right 'ReadPermissions' -Check 'Default'
     try { $key.GetAccessControl($sections).GetSecurityDescriptorSddlForm($sections) }
     finally { $key.Dispose() }
 }
 
 # Sets the owner, the entries or both, as text.
-function Set-Access {
-    [CmdletBinding()] param([string]$Text, [string]$Part, [string]$Right)
+function Set-Access { [CmdletBinding()] param([string]$Text, [string]$Part, [string]$Right)
     $security = New-Object -TypeName System.Security.AccessControl.RegistrySecurity
     $security.SetSecurityDescriptorSddlForm($Text, [System.Security.AccessControl.AccessControlSections]$Part)
     $key = Open-LockedKey -Right $Right
@@ -67,8 +60,7 @@ function Set-Access {
 }
 
 # Gives the key back its owner and its entries, if they are in the file.
-function Restore-Access {
-    [CmdletBinding()] param()
+function Restore-Access { [CmdletBinding()] param()
     if (-not [System.IO.File]::Exists($script:Saved)) { return }
     $before = [System.IO.File]::ReadAllText($script:Saved)
     # A script that was killed before it opened the key left nothing to restore, and no right to do so.
@@ -76,28 +68,8 @@ function Restore-Access {
     [System.IO.File]::Delete($script:Saved)
 }
 
-# Imports the file. reg.exe writes to standard error even if it succeeds, so its output is not read.
-function Import-Registration {
-    [CmdletBinding()] param()
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = [System.IO.Path]::Combine([System.Environment]::GetFolderPath('System'), 'reg.exe')
-    $start.Arguments = 'import "{0}"' -f [System.IO.Path]::Combine($PSScriptRoot, 'registerplugin.reg')
-    $start.UseShellExecute = $false
-    $start.CreateNoWindow = $true
-    $process = [System.Diagnostics.Process]::Start($start)
-    try {
-        if (-not $process.WaitForExit(60000)) {
-            $process.Kill()
-            throw 'reg.exe did not end within a minute'
-        }
-        if ($process.ExitCode -ne 0) { throw "reg.exe ended with $($process.ExitCode)" }
-    }
-    finally { $process.Dispose() }
-}
-
 # Prints the DLL of the class, whether Windows lists the class, and whether the locked key still is as it was.
-function Show-Registration {
-    [CmdletBinding()] param()
+function Show-Registration { [CmdletBinding()] param()
     $dll = ''
     $server = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("SOFTWARE\Classes\CLSID\$($script:Class)\InprocServer32")
     if ($null -ne $server) {
@@ -106,15 +78,15 @@ function Show-Registration {
     }
     $listed = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("$($script:Locked)\$($script:Class)")
     if ($null -ne $listed) { $listed.Dispose() }
-    [System.Console]::Out.WriteLine("dll=$dll")
-    [System.Console]::Out.WriteLine("listed=$($null -ne $listed)")
-    [System.Console]::Out.WriteLine("restored=$(-not [System.IO.File]::Exists($script:Saved))")
+    [System.Console]::Out.WriteLine("dll=$dll`r`nlisted=$($null -ne $listed)`r`nrestored=$(-not [System.IO.File]::Exists($script:Saved))")
 }
 
 $code = 0
 try {
     if ($Show) { Show-Registration }
     else {
+        # From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
+        Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
         $privileges = @(Enable-Privilege)
         try { Register-Plugin }
         finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }

@@ -11,8 +11,7 @@ $ProgressPreference = 'SilentlyContinue'
 $script:DiskFull = @(-2147024857, -2147024784)
 
 # Copies the rest of an open log to a file, and returns when the copy is on the disk: a power cut would take what is only in Windows' cache.
-function Copy-Rest {
-    [CmdletBinding()] param($Log, [string]$Path, [string]$Mode)
+function Copy-Rest { [CmdletBinding()] param($Log, [string]$Path, [string]$Mode)
     $copy = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, $Mode, 'Write', 'Read'
     try {
         $Log.CopyTo($copy)
@@ -22,8 +21,7 @@ function Copy-Rest {
 }
 
 # Moves <path>.1 to <path>.2 and so on, up to the first free number, and <path>.new to <path>.1. If no number is free, the oldest copy is deleted.
-function Move-Copy {
-    [CmdletBinding()] param([string]$Path, [int]$Keep)
+function Move-Copy { [CmdletBinding()] param([string]$Path, [int]$Keep)
     $free = 1
     while ($free -lt $Keep -and [System.IO.File]::Exists("$Path.$free")) { $free++ }
     [System.IO.File]::Delete("$Path.$free")
@@ -32,8 +30,7 @@ function Move-Copy {
 }
 
 # Frees space on a full disk: deletes the oldest copy of an open log, or a newer one if another program holds that open, or empties the log if no copy can be deleted. Returns what it did.
-function Clear-Space {
-    [CmdletBinding()] param($Log, [string]$Path, [int]$Keep)
+function Clear-Space { [CmdletBinding()] param($Log, [string]$Path, [int]$Keep)
     for ($number = $Keep; $number -ge 1; $number--) {
         if (-not [System.IO.File]::Exists("$Path.$number")) { continue }
         try { [System.IO.File]::Delete("$Path.$number") }
@@ -44,8 +41,7 @@ function Clear-Space {
     return 'It was emptied without a copy.'
 }
 
-function Limit-Log {
-    [CmdletBinding()] param([string]$Path, [long]$Size, [int]$Keep)
+function Limit-Log { [CmdletBinding()] param([string]$Path, [long]$Size, [int]$Keep)
     # The program may not have written anything yet.
     if (-not [System.IO.File]::Exists($Path)) { return }
     $log = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'ReadWrite', 'ReadWrite'

@@ -1,20 +1,14 @@
 # Starts kubelet with the image's fixed arguments, the configured ones, and those that kubeadm wrote, which are read at every start.
 # kube-log-runner is the service's program and runs this script. kubelet itself answers the service manager. Exits with kubelet's exit code.
-[CmdletBinding(PositionalBinding = $false)]
-param(
-    [string]$Kubelet = 'C:\k\kubelet.exe',
-    [string]$StateFolder = 'C:\var\lib\kubelet',
-    [string]$ConfigFolder = 'C:\etc\kubernetes',
-    [string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd',
-    [string]$ArgumentsFile = ''
-)
+[CmdletBinding(PositionalBinding = $false)] param(
+    [string]$Kubelet = 'C:\k\kubelet.exe', [string]$StateFolder = 'C:\var\lib\kubelet', [string]$ConfigFolder = 'C:\etc\kubernetes',
+    [string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd', [string]$ArgumentsFile = '')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # The configured arguments, one a line. If a file is named, it must exist: kubelet must not start without its arguments.
-function Read-ImageArgument {
-    [CmdletBinding()] param([string]$Path)
+function Read-ImageArgument { [CmdletBinding()] param([string]$Path)
     if ($Path -eq '') { return }
     foreach ($line in [System.IO.File]::ReadAllLines($Path)) {
         if ($line -ne '') { $line }
@@ -23,8 +17,7 @@ function Read-ImageArgument {
 
 # The arguments that kubeadm wrote: KUBELET_KUBEADM_ARGS="..." with Go's quoting. Blanks outside quotes separate arguments.
 # Before the node has joined there is no file, and there are no arguments.
-function Read-KubeadmArgument {
-    [CmdletBinding()] param([string]$Path)
+function Read-KubeadmArgument { [CmdletBinding()] param([string]$Path)
     if (-not [System.IO.File]::Exists($Path)) { return }
     # kubeadm may still have it open for writing.
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
@@ -44,8 +37,7 @@ function Read-KubeadmArgument {
 
 # Waits until kubeadm has written its arguments. It writes them after config.yaml, and the service manager may start this script in between.
 # Without them kubelet would register the node without its name and taints. Goes on after the limit: whoever joins without kubeadm writes no such file.
-function Wait-KubeadmArgument {
-    [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds)
+function Wait-KubeadmArgument { [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         # Before the file is looked at, which is then looked at once more when the time has passed.
@@ -59,12 +51,9 @@ function Wait-KubeadmArgument {
 }
 
 # One argument as the Windows C runtime reads it back.
-function ConvertTo-NativeArgument {
-    [CmdletBinding()] param([string]$Value)
+function ConvertTo-NativeArgument { [CmdletBinding()] param([string]$Value)
     if ($Value -ne '' -and $Value -notmatch '[\s"]') { return $Value }
-    $escaped = $Value -replace '(\\*)"', '$1$1\"'
-    $escaped = $escaped -replace '(\\+)$', '$1$1'
-    return '"' + $escaped + '"'
+    return '"' + ($Value -replace '(\\*)"', '$1$1\"' -replace '(\\+)$', '$1$1') + '"'
 }
 
 $code = 1
@@ -85,19 +74,12 @@ try {
     if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }
     # kubeadm's arguments come last: kubelet uses the last of a repeated argument, and of a map the last value of each key.
     $arguments = @(
-        '--windows-service'
-        "--cert-dir=$StateFolder\pki"
-        "--config=$StateFolder\config.yaml"
-        "--bootstrap-kubeconfig=$ConfigFolder\bootstrap-kubelet.conf"
-        "--kubeconfig=$ConfigFolder\kubelet.conf"
-        "--container-runtime-endpoint=$RuntimeEndpoint"
-        '--cgroups-per-qos=false'
-        '--enforce-node-allocatable='
-        '--resolv-conf='
+        '--windows-service', "--cert-dir=$StateFolder\pki", "--config=$StateFolder\config.yaml"
+        "--bootstrap-kubeconfig=$ConfigFolder\bootstrap-kubelet.conf", "--kubeconfig=$ConfigFolder\kubelet.conf"
+        "--container-runtime-endpoint=$RuntimeEndpoint", '--cgroups-per-qos=false', '--enforce-node-allocatable=', '--resolv-conf='
     ) + @(Read-ImageArgument -Path $ArgumentsFile) + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = $Kubelet
-    $start.Arguments = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '
+    $line = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $Kubelet, $line
     # Nothing is redirected: kubelet writes directly to kube-log-runner.
     $start.UseShellExecute = $false
     $process = [System.Diagnostics.Process]::Start($start)
@@ -106,7 +88,6 @@ try {
     $code = $process.ExitCode
 }
 catch {
-    [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)")
-    [System.Console]::Error.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 exit $code

@@ -6,20 +6,13 @@ $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # An HRESULT as Windows' documents write it.
-function Get-Code {
-    [CmdletBinding()] param([int]$Number)
-    '0x{0:x8}' -f $Number
-}
+function Get-Code { [CmdletBinding()] param([int]$Number); '0x{0:x8}' -f $Number }
 
 # The KB numbers of an update: usually one.
-function Get-Kb {
-    [CmdletBinding()] param($Update)
-    foreach ($number in $Update.KBArticleIDs) { "KB$number" }
-}
+function Get-Kb { [CmdletBinding()] param($Update); foreach ($number in $Update.KBArticleIDs) { "KB$number" } }
 
 # What the order wants of the updates that Windows Update offers, each once. A category does not take an update that another one in the answer replaces; a KB in the order is taken even then.
-function Select-Update {
-    [CmdletBinding()] param($Session, $Wanted)
+function Select-Update { [CmdletBinding()] param($Session, $Wanted)
     $searcher = $Session.CreateUpdateSearcher()
     $seen = @{}
     $questions = @(foreach ($guid in $Wanted.categories) { "IsInstalled=0 and IsHidden=0 and Type='Software' and CategoryIDs contains '$guid'" })
@@ -39,8 +32,7 @@ function Select-Update {
 }
 
 # Installs when nothing else does: Windows' own updates may run at the same time (0x80240016, https://github.com/rgl/packer-plugin-windows-update/issues/76). A pending restart has the same code.
-function Install-Update {
-    [CmdletBinding()] param($Worker)
+function Install-Update { [CmdletBinding()] param($Worker)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         try { return $Worker.Install() }
@@ -52,8 +44,7 @@ function Install-Update {
 }
 
 # Downloads or installs updates together. Returns those that succeeded, and adds the others to the failures. 2 is Succeeded, and 3 SucceededWithErrors.
-function Invoke-Step {
-    [CmdletBinding()] param($Worker, [string]$Step, [object[]]$Updates, $Told)
+function Invoke-Step { [CmdletBinding()] param($Worker, [string]$Step, [object[]]$Updates, $Told)
     $all = New-Object -ComObject 'Microsoft.Update.UpdateColl'
     foreach ($update in $Updates) { $null = $all.Add($update) }
     $Worker.Updates = $all
@@ -72,6 +63,8 @@ function Invoke-Step {
     }
 }
 
+# From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
+Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
 $told = [ordered]@{ found = @(); installed = @(); failed = @(); restart = $false; code = '' }
 try {
     $wanted = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Order))
@@ -79,12 +72,9 @@ try {
     $session.ClientApplicationID = 'imagegen'
     $chosen = @(Select-Update -Session $session -Wanted $wanted)
     $told.found = @(foreach ($update in $chosen) { Get-Kb -Update $update })
-    foreach ($update in $chosen) {
-        if (-not $update.EulaAccepted) { $update.AcceptEula() }
-    }
+    foreach ($update in $chosen) { if (-not $update.EulaAccepted) { $update.AcceptEula() } }
     if ($chosen.Count -gt 0) {
-        $downloader = $session.CreateUpdateDownloader()
-        $here = @(Invoke-Step -Worker $downloader -Step 'download' -Updates $chosen -Told $told)
+        $here = @(Invoke-Step -Worker ($session.CreateUpdateDownloader()) -Step 'download' -Updates $chosen -Told $told)
         if ($here.Count -gt 0) {
             $installer = $session.CreateUpdateInstaller()
             $installer.ForceQuiet = $true
@@ -94,11 +84,7 @@ try {
     }
 }
 catch {
-    $number = $_.Exception.GetBaseException().HResult
-    $told.code = Get-Code -Number $number
+    $told.code = Get-Code -Number ($_.Exception.GetBaseException().HResult)
 }
-$utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false
-[System.IO.File]::WriteAllText("${Answer}.new", (ConvertTo-Json -InputObject $told -Compress -Depth 10), $utf8)
-[System.IO.File]::Delete($Answer)
-[System.IO.File]::Move("${Answer}.new", $Answer)
+Write-TextFile -Path $Answer -Text (ConvertTo-AsciiJson -Value $told)
 exit 0

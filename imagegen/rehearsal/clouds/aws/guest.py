@@ -42,6 +42,7 @@ AGENTS: Final = Agents(
     answer_file=ANSWER_FILE,
     answers=ANSWERS,
     reset=_reset,
+    traces=(("the mark of the builder's first boot", RUN_ONCE.lower()),),
     programs={"ec2launch.exe": run_launch_program},
     run_at_boot=run_launch_agent,
 )

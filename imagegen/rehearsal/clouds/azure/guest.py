@@ -21,6 +21,8 @@ _PROGRAMS = {
 }
 
 
+# For each extension a key with its name and version.
+STATE: Final = r"HKLM:\SOFTWARE\Microsoft\Windows Azure\HandlerState"
 _EXTENSION = r"Microsoft.Compute.CustomScriptExtension\1.10.20"
 _LOGS = r"C:\WindowsAzure\Logs"
 
@@ -57,6 +59,14 @@ AGENTS: Final = Agents(
     ),
     left_folders=((r"C:\Packages\Plugins", "*"), ("C:\\", "Packages"), ("C:\\", "AzureData")),
     logs=_LOGS,
+    extensions=r"C:\Packages\Plugins",
+    state=STATE,
+    traces=(
+        ("a file of an extension", r"c:\packages\*"),
+        ("custom data of the builder", r"c:\azuredata\*"),
+        ("a log of an extension", r"c:\windowsazure\logs\plugins\*"),
+    ),
+    trims=True,
     open_files={rf"{_LOGS}\WaAppAgent.log": "RdAgent"},
     answer_file=_UNATTEND,
     administrator="packer",

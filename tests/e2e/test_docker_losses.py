@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from imagegen.plan.resolve import Decision
     from imagegen.rehearsal.machine import Machine, Outcome
 
+pytestmark = pytest.mark.e2e
+
 DOCKER, CRI, LOGS = r"C:\Program Files\docker", r"C:\Program Files\cri-dockerd", r"C:\var\log\cri-dockerd"
 DATA = r"C:\ProgramData\docker"
 EVENTS = r"HKLM:\SYSTEM\CurrentControlSet\Services\EventLog\Application\docker"

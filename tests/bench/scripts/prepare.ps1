@@ -1,0 +1,2 @@
+# Before kubeadm.
+Write-Output "ready"
