@@ -101,5 +101,9 @@ CASES = {
         f"wins-1.{minor}": Case((*docker(f"1.{minor}.1", "20.10.9"), *WINS, BRIDGE), images=KUBE_PROXY)
         for minor in (15, 16, 17, 19, 20, 22)
     },
+    "calico-services": Case(
+        ("cni={plugin: azure, version: 1.6.21, policy: calico}", "targets.aws=null", "kube_proxy=service")
+    ),
+    "routed": Case((*docker("1.22.17", "20.10.9"), "cni={plugin: wincni}", *WINS), images=KUBE_PROXY),
     "newest": Case(("kubernetes.version=1.37.0", "runtime.containerd.version=2.3.4"), network="calico"),
 }

@@ -316,11 +316,7 @@ def on_the_images_drive(given: RuleInput) -> list[Finding]:
 @rule("outlives-sealing", ERROR, "A path must not be in a folder that sealing deletes")
 def outlives_sealing(given: RuleInput) -> list[Finding]:
     return [
-        Finding(
-            path,
-            f"sealing the image deletes {deleted}",
-            "choose a path outside this folder",
-        )
+        Finding(path, f"sealing the image deletes {deleted}", "choose a path outside this folder")
         for path, place in program_places(given)
         for deleted in table("layout")["deleted_by_sealing"]
         if lies_at(place, deleted)

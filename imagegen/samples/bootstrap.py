@@ -33,7 +33,9 @@ def bootstrap_context(spec: Spec, cluster_cidr: str, service_cidr: str, network:
         "name": f"{config.name}-{spec.target}",
         "pre": [json.dumps(command) for command in pre],
         "post": [json.dumps(command) for command in post],
-        "files": list(_kubeconfigs(spec, network)),
+        "files": [
+            {"path": f"/etc/kubernetes/{name}.conf", "secret": f"{name}-kubeconfig"} for name in find_accounts(spec)
+        ],
         "socket": _socket(spec),
         # kubeadm names its own for Docker, which may not run on the node's Windows.
         "sandbox_image": config.kubernetes.pause_image if asks_docker else None,
@@ -46,12 +48,16 @@ def _calls(folder: str, name: str, scripts: Sequence[str]) -> Iterator[str]:
         yield rf"{_POWERSHELL} {folder}\{name}\{number:02}-{script.rpartition('/')[2]}"
 
 
-def _kubeconfigs(spec: Spec, network: Network) -> Iterator[dict[str, str]]:
-    """The kubeconfigs of service accounts that services of the node read."""
-    if network.plugin == "flannel" and network.is_on_image:
-        yield {"path": "/etc/kubernetes/flannel.conf", "secret": "flannel-kubeconfig"}
-    if spec.config.kube_proxy == "service":
-        yield {"path": "/etc/kubernetes/kube-proxy.conf", "secret": "kube-proxy-kubeconfig"}
+def find_accounts(spec: Spec) -> list[str]:
+    """The kubeconfigs that services of the node read, by their names in `C:\\etc\\kubernetes`."""
+    plugin = spec.config.cni.plugin
+    asked = {
+        "flannel": plugin == "flannel",
+        "kube-proxy": spec.config.kube_proxy == "service",
+        "calico": spec.facts.calico_version is not None,
+        "hybrid-overlay": plugin == "ovn-kubernetes",
+    }
+    return [name for name, is_asked in asked.items() if is_asked]
 
 
 def _socket(spec: Spec) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.catalog.facts import numbers, table
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.registry import provider_folder
-from imagegen.samples.bootstrap import bootstrap_context
+from imagegen.samples.bootstrap import bootstrap_context, find_accounts
 from imagegen.samples.network import Network, find_network, net_conf
 from imagegen.templating import evaluate, render_text
 
@@ -106,10 +106,8 @@ def _context(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest
     version = numbers(config.kubernetes.version)
     gates = [f"{row['gate']}=true" for row in _gates() if version < numbers(row["on_since"])]
     by_wins = config.wins is not None
-    accounts = {
-        "kube-proxy": ("kube-system", config.kube_proxy == "service"),
-        "flannel": ("kube-flannel", network.plugin == "flannel" and network.is_on_image),
-    }
+    known = table("samples")["accounts"]
+    accounts = [known[name] for name in find_accounts(specs[0])]
     routes = table("samples").get("routes", {})
     clouds = [routes[name] for name in dict.fromkeys(spec.provider for spec in specs) if name in routes]
     return {
@@ -133,7 +131,7 @@ def _context(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest
         "service_cidr": request.service_cidr,
         "port": table("cni")["vxlan"]["port"],
         "runtime_classes": list(_runtime_classes(specs[0])),
-        "accounts": [{"name": name, "namespace": place} for name, (place, is_used) in accounts.items() if is_used],
+        "accounts": [row for row in accounts if row["account"]],
         "cloud_routes": " ".join(cloud[network.routes] for cloud in clouds if network.routes),
         "scripts": {file.name: textwrap.indent(file.read_text().rstrip(), "    ") for file in _scripts()},
     }

@@ -65,7 +65,7 @@ def find_network(spec: Spec, asked: str | None) -> Network:
         mtu=cni.mtu,
         subnet_file=range_.get("file", ""),
         subnet_pattern=range_.get("pattern", ""),
-        routes={"host-gw": "flannel"}.get(mode or "", "cloud" if plugin == "win-bridge" else ""),
+        routes={"host-gw": "flannel"}.get(mode or "", "cloud" if plugin in ("win-bridge", "wincni") else ""),
     )
 
 

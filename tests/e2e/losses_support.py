@@ -44,6 +44,7 @@ class Variant:
 
 
 MAXIMAL, BASE, DOCKER = "tests/bench/maximal.yaml", "tests/rules/base.yaml", "tests/data/docker.yaml"
+TARBALL = "image_tarballs=[{name: 'registry.example.com/agent:1', url: 'https://artifacts.example.com/agent.tar'}]"
 # Together they have every step, and every resource that is in no other variant.
 VARIANTS = {
     "maximal-aws": Variant(MAXIMAL, "aws"),
@@ -53,6 +54,7 @@ VARIANTS = {
     "older": Variant("tests/golden/older-node.yaml", "aws"),
     "win-bridge": Variant(BASE, "aws", ("cni={plugin: win-bridge}",)),
     "win-overlay": Variant(BASE, "aws", ("cni={plugin: win-overlay}",)),
+    "images-and-tools": Variant(BASE, "aws", ("debug_tools=true", TARBALL)),
     "azure-cni": Variant(BASE, "azure", ("cni={plugin: azure, version: '1.6.21'}",)),
 }
 

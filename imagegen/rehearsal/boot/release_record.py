@@ -1,4 +1,4 @@
-r"""Reads the release record of a node, and compares what it says with the disk, the registry and containerd's store.
+r"""Reads the release record of a node, and compares what it says with the disk, the registry and the runtime's images.
 
 The record is C:\ProgramData\imagegen\manifest.json (docs/guest.md).
 """
@@ -14,11 +14,13 @@ import pydantic
 
 from imagegen.boot.sealed import ReleaseRecord, Sealed
 from imagegen.rehearsal.boot.leftovers import find_leftovers
+from imagegen.rehearsal.machine import docker_store
 from imagegen.rehearsal.machine.container_store import open_store
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.programs import programs
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.resources.image_name import ImageName
 from imagegen.resources.model import ImageDigest, Sha256, Strict, WindowsPath
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def _look_at_record(machine: Machine, image: Image) -> ReleaseRecord:
         *_wrong_files(machine, record),
         *_wrong_products(machine, record),
         *_wrong_versions(machine, record),
-        *_wrong_images(machine, record),
+        *_wrong_images(machine, record, with_docker=image.docker is not None),
         *_unnamed(machine, image, record),
     )
     return ReleaseRecord(failure="", wrong=found)
@@ -134,21 +136,42 @@ def _is_version(found: str, wanted: str) -> bool:
 
 def _wrong_versions(machine: Machine, record: _Record) -> Iterator[str]:
     """Each version must be that of a program on the disk, or of a product."""
-    there = [path for path in _files(record) if machine.files.is_file(path)]
-    shown = {version for path in there for version in _VERSION.findall(machine.files.read(path).decode("latin-1"))}
-    shown |= {version for _, version in _registered(machine)}
-    for name, version in record.versions.items():
-        wanted = version.removeprefix("v")
-        # A stand-in has the numbers only: 10.0.0.0 of 10.0.0.0p2.
-        if not any(_is_version(one, wanted) or re.fullmatch(re.escape(one) + "[a-z-].*", wanted) for one in shown):
-            yield f"no program of the node is {name} {version}"
+    shown = [set(_shown(machine, artifact)) for artifact in record.artifacts.values()]
+    registered = {version for _, version in _registered(machine)}
+    everything = registered.union(*shown)
+    wrong = [
+        f"no program of the node is {name} {version}"
+        for name, version in record.versions.items()
+        if not any(_is_of(one, version.removeprefix("v")) for one in everything)
+    ]
+    # A program that the operator built shows no version: as many may be unknown.
+    unknown = sum(
+        not (versions or artifact.product) for versions, artifact in zip(shown, record.artifacts.values(), strict=True)
+    )
+    yield from wrong if len(wrong) > unknown else ()
 
 
-def _wrong_images(machine: Machine, record: _Record) -> Iterator[str]:
+def _shown(machine: Machine, artifact: _Artifact) -> Iterator[str]:
+    """The versions that the bytes of its files hold."""
+    for path in artifact.files:
+        if machine.files.is_file(path):
+            yield from _VERSION.findall(machine.files.read(path).decode("latin-1"))
+
+
+def _is_of(shown: str, wanted: str) -> bool:
+    """A stand-in has the numbers only: 10.0.0.0 of 10.0.0.0p2."""
+    return _is_version(shown, wanted) or bool(re.fullmatch(re.escape(shown) + "[a-z-].*", wanted))
+
+
+def _wrong_images(machine: Machine, record: _Record, *, with_docker: bool) -> Iterator[str]:
     if not record.images:
         return
     try:
-        there = {name: image["target"] for name, image in open_store(machine).images().items()}
+        if with_docker:
+            ids = docker_store.open_docker(machine).ids()
+            there = {name: ids.get(docker_store.spell(ImageName.parse(name))) for name in record.images}
+        else:
+            there = {name: image["target"] for name, image in open_store(machine).images().items()}
     except RefusedByWindows as refusal:
         yield f"its container images are not there: {refusal}"
         return

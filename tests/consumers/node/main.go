@@ -104,7 +104,7 @@ func readNetwork(data []byte) error {
 }
 
 // Plugins whose module is not on Go's proxy: only what every plugin has is checked.
-var unreleased = []string{"azure-vnet"}
+var unreleased = []string{"azure-vnet", "calico"}
 
 // The keys of flannel's own plugin, whose module is not on Go's proxy either, and what it adds to the configuration of the plugin that it starts.
 type flannelPlugin struct {
@@ -192,6 +192,8 @@ func readPolicy(version int, policy hns.Policy) error {
 	settings := map[hcn.EndpointPolicyType]any{
 		hcn.OutBoundNAT: &hcn.OutboundNatPolicySetting{},
 		hcn.SDNRoute:    &hcn.SDNRoutePolicySetting{},
+		// OVN-Kubernetes names the address of the node.
+		hcn.NetworkProviderAddress: &hcn.ProviderAddressEndpointPolicySetting{},
 	}[found.Type]
 	if settings == nil {
 		return fmt.Errorf("unknown policy %q", found.Type)

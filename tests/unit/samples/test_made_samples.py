@@ -176,13 +176,14 @@ def test_an_overlay_without_a_known_range_has_no_kube_proxy(monkeypatch: pytest.
         ("bridge", "aws", "you, in the cloud's network"),
         ("flannel-routes", "azure", "--next-hop-type VirtualAppliance"),
         ("bridge", "azure", "--next-hop-type VirtualAppliance"),
+        ("routed", "aws", "Nothing on a node with wincni knows"),
     ],
 )
 def test_it_is_said_who_sets_routes(plugin: str, cloud: str, said: str) -> None:
     case = CASES[plugin]
     other = {"aws": "azure", "azure": "aws"}[cloud]
-    (note,) = make(Case((*case.sets, f"targets.{other}=null"), case.network, case.images)).notes
-    assert note.startswith("Who sets the")
+    notes = make(Case((*case.sets, f"targets.{other}=null"), case.network, case.images)).notes
+    (note,) = [text for text in notes if text.startswith("Who sets the")]
     assert said in note
     assert ("--no-source-dest-check" in note) == (cloud == "aws")
 
@@ -310,3 +311,39 @@ def test_wins_may_start_what_pods_let_it_start() -> None:
     started = re.findall(r"process run --path (\S+)", "".join(texts(make(case)).values()))
     assert started == [r"C:\k\flannel\flanneld.exe", r"C:\k\kube-proxy\kube-proxy.exe"]
     assert set(started) <= set(YAML(typ="safe").load(config)["white_list"]["processPaths"])
+
+
+@pytest.mark.parametrize(
+    ("name", "accounts"),
+    [
+        ("services", {"flannel": ("kube-flannel", "flannel"), "kube-proxy": ("kube-system", "kube-proxy")}),
+        ("calico-services", {"kube-proxy": ("kube-system", "kube-proxy"), "calico": ("calico-system", "calico-node")}),
+        ("overlay", {}),
+    ],
+)
+def test_services_of_the_node_have_accounts(name: str, accounts: dict[str, tuple[str, str]]) -> None:
+    items = objects(CASES[name])
+    found = {
+        (item["metadata"]["namespace"], item["metadata"]["annotations"]["kubernetes.io/service-account.name"])
+        for item in items
+        if item["kind"] == "Secret"
+    }
+    assert found == set(accounts.values())
+    files = [
+        file
+        for item in items
+        if item["kind"] == "KubeadmConfigTemplate"
+        for file in item["spec"]["template"]["spec"].get("files", ())
+    ]
+    assert {(file["path"], file["contentFrom"]["secret"]["name"]) for file in files} == {
+        (f"/etc/kubernetes/{one}.conf", f"{one}-kubeconfig") for one in accounts
+    }
+
+
+def test_a_service_in_an_overlay_of_the_cluster_needs_an_address_of_each_node() -> None:
+    (note,) = [
+        text
+        for text in make(Case(("kube_proxy=service",), network="flannel-vxlan", images=FLANNEL)).notes
+        if "-SourceVip" in text
+    ]
+    assert note.startswith("In an overlay, kube-proxy as a service needs an address of each node")
