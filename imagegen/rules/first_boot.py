@@ -1,4 +1,4 @@
-"""The rules for the first boot: cloudbase-init's log, plugins and metadata services, and what its user data must say. Pure."""
+"""The rules for the first boot: cloudbase-init's log, plugins and metadata services. Pure."""
 
 from __future__ import annotations
 
@@ -183,23 +183,3 @@ ssh_version_of_zip = simple_rule(
         "leave it out, or write source: zip",
     ),
 )
-
-
-@rule(
-    "kubelet-flag-of-one-node",
-    ERROR,
-    "kubelet_flags must not set a name or address: each node has its own",
-    why="the flags are part of the image, and every node that starts from it has them",
-)
-def kubelet_flag_of_one_node(given: RuleInput) -> list[Finding]:
-    flags = given.config.kubernetes.kubelet_flags
-    return [
-        Finding(
-            ("kubernetes", "kubelet_flags", flag),
-            f"every node of this image would have --{flag}={flags[flag]}",
-            "write it in the user data, under nodeRegistration: docs/operator-guide.md, Name and address of a node",
-        )
-        for flag in ("hostname-override", "node-ip", "provider-id")
-        # An address of zeros only says which family kubelet prefers.
-        if flag in flags and flags[flag].strip("0.:")
-    ]

@@ -166,6 +166,26 @@ def kubelet_flag_of_imagegen(given: RuleInput) -> Iterator[Finding]:
             )
 
 
+@rule(
+    "kubelet-flag-of-one-node",
+    ERROR,
+    "kubelet_flags must not set a name or address: each node has its own",
+    why="the flags are part of the image, and every node that starts from it has them",
+)
+def kubelet_flag_of_one_node(given: RuleInput) -> list[Finding]:
+    flags = given.config.kubernetes.kubelet_flags
+    return [
+        Finding(
+            ("kubernetes", "kubelet_flags", flag),
+            f"every node of this image would have --{flag}={flags[flag]}",
+            "write it in the user data, under nodeRegistration: docs/operator-guide.md, Name and address of a node",
+        )
+        for flag in ("hostname-override", "node-ip", "provider-id")
+        # An address of zeros only says which family kubelet prefers.
+        if flag in flags and flags[flag].strip("0.:")
+    ]
+
+
 @rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")
 def kubelet_flag_known(given: RuleInput) -> list[Finding]:
     """Flags that are not in the catalogue are not checked."""
