@@ -368,9 +368,7 @@ class NodeFacts(Strict):
     """The commands of the user data that the second boot ran, as far as they are known."""
     changed_by_restart: tuple[str, ...]
     """What the second boot changed that it must not change."""
+    # None if nobody has the bundle of the image, and the last two also if the node did not join.
     drift: Drift | None = None
-    """None if nobody has the bundle of the image."""
     rejoin: Rejoin | None = None
-    """None if the node did not join, or nobody has the bundle of the image."""
     upgrade: Upgrade | None = None
-    """As `rejoin`, after which it was made."""

@@ -31,7 +31,7 @@ from imagegen.rehearsal.boot.pod_networks import (
 from imagegen.rehearsal.boot.release_record import look_at_sealing
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
-from imagegen.rehearsal.boot.upkeep import NODE_S, look_after
+from imagegen.rehearsal.boot.upkeep import NODE_S, Upkeep
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
@@ -170,7 +170,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "user_data_of_restart": has_run_user_data(log),
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
-            **look_after(observed.image, node, observed.cluster, found, observed.is_up),
+            **Upkeep(observed.image, node, observed.cluster, observed.pods.begin, observed.is_up).look_after(found),
         }
     )
 

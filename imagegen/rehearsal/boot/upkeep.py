@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot.upkeep import Rejoin, Upgrade
@@ -9,7 +10,7 @@ from imagegen.rehearsal.boot.drift import check, look_for_drift
 from imagegen.rehearsal.boot.user_data import CONFIG, network_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from imagegen.boot.facts import NodeFacts
     from imagegen.rehearsal.boot.drift import Bundle
@@ -35,63 +36,68 @@ UPGRADE: Final = (
 _OF_CLUSTER: Final = (("etc_kubernetes", "kubelet.conf"), ("kubelet", "config.yaml"), ("kubelet", "pki"))
 
 
-def look_after(
-    image: Image, node: Node, cluster: Cluster, found: NodeFacts, is_up: Callable[[], bool]
-) -> dict[str, object]:
-    """The facts of these commands. Without the bundle that made the image there are none."""
-    if image.bundle is None:
-        return {}
-    drift = look_for_drift(node.machine, image.bundle, image.layout["kubernetes"])
-    if found.join.failure or not found.kubelet.is_running:
-        return {"drift": drift}
-    rejoin = _rejoin(image, image.bundle, node, cluster, is_up, frozenset(drift.found))
-    if not rejoin.is_up:
-        return {"drift": drift, "rejoin": rejoin}
-    return {"drift": drift, "rejoin": rejoin, "upgrade": _upgrade(image, node, cluster, is_up)}
+@dataclasses.dataclass(frozen=True)
+class Upkeep:
+    """A node that came up, and what is around it."""
 
+    image: Image
+    node: Node
+    cluster: Cluster
+    begin_pods: Callable[[], object]
+    """Starts the pods of the cluster's DaemonSets, when the node has joined."""
+    is_up: Callable[[], bool]
 
-def _rejoin(
-    image: Image, bundle: Bundle, node: Node, cluster: Cluster, is_up: Callable[[], bool], before: frozenset[str]
-) -> Rejoin:
-    """`before` is what had drifted before."""
-    socket = image.docker.socket if image.docker else ""
-    script = rf"{image.layout['kubernetes']}\reset-node.ps1"
-    reset = (*_POWERSHELL, script, *(("-RuntimeEndpoint", socket) if socket else ()))
-    failure = node.run(reset)
-    left = tuple(_find_left(node.machine, image))
-    # As `kubectl delete node` does.
-    cluster.nodes.clear()
-    failure = failure or node.run(("kubeadm", "join", "--config", CONFIG))
-    if image.sets_network:
-        failure = failure or node.run((*_POWERSHELL, *network_call(image.sets_network, image.network_of_cluster)))
-    node.pass_time(is_up, NODE_S)
-    drifted = [f"{name}: {why}" for name, why in check(node.machine, bundle)[1].items()]
-    return Rejoin(
-        failure=failure,
-        left=left,
-        is_up=is_up(),
-        nodes=tuple(cluster.nodes),
-        drifted=tuple(one for one in drifted if one not in before),
-    )
+    def look_after(self, found: NodeFacts) -> Mapping[str, object]:
+        """The facts of these commands. Without the bundle that made the image there are none."""
+        if self.image.bundle is None:
+            return {}
+        drift = look_for_drift(self.node.machine, self.image.bundle, self.image.layout["kubernetes"])
+        if found.join.failure or not found.kubelet.is_running:
+            return {"drift": drift}
+        rejoin = self._rejoin(self.image.bundle, frozenset(drift.found))
+        return {"drift": drift, "rejoin": rejoin} | ({"upgrade": self._upgrade()} if rejoin.is_up else {})
 
+    def _rejoin(self, bundle: Bundle, before: frozenset[str]) -> Rejoin:
+        """`before` is what had drifted before."""
+        image, node, cluster = self.image, self.node, self.cluster
+        socket = ("-RuntimeEndpoint", image.docker.socket) if image.docker else ()
+        failure = node.run((*_POWERSHELL, rf"{image.layout['kubernetes']}\reset-node.ps1", *socket))
+        left = tuple(_find_left(node.machine, image))
+        # As `kubectl delete node` does.
+        cluster.nodes.clear()
+        failure = failure or node.run(("kubeadm", "join", "--config", CONFIG))
+        self.begin_pods()
+        if image.sets_network:
+            failure = failure or node.run((*_POWERSHELL, *network_call(image.sets_network, image.network_of_cluster)))
+        node.pass_time(self.is_up, NODE_S)
+        drifted = [f"{name}: {why}" for name, why in check(node.machine, bundle)[1].items()]
+        return Rejoin(
+            failure=failure,
+            left=left,
+            is_up=self.is_up(),
+            nodes=tuple(cluster.nodes),
+            drifted=tuple(one for one in drifted if one not in before),
+        )
 
-def _upgrade(image: Image, node: Node, cluster: Cluster, is_up: Callable[[], bool]) -> Upgrade:
-    """The commands of the operator guide, with the next patch release."""
-    folder, files = image.layout["kubernetes"], node.machine.files
-    old = image.kubernetes.split("-")[0]
-    major, minor, patch = old.split(".")
-    new = f"{major}.{minor}.{int(patch) + 1}"
-    files.make_folder(rf"{folder}\new")
-    for program in ("kubeadm.exe", "kubelet.exe"):
-        data = files.read(rf"{folder}\{program}").replace(old.encode(), new.encode())
-        files.write(rf"{folder}\new\{program}", data)
-    failure = ""
-    for command in UPGRADE:
-        words = ("powershell.exe", "-NoProfile", "-Command", command.replace(_FOLDER, folder))
-        failure = failure or node.run(words)
-    node.pass_time(is_up, NODE_S)
-    versions = [one.kubelet_version.removeprefix("v") for one in cluster.nodes.values()] if is_up() else []
-    return Upgrade(failure=failure, version="".join(versions), wanted=new)
+    def _upgrade(self) -> Upgrade:
+        """The commands of the operator guide, with the next patch release."""
+        folder, files = self.image.layout["kubernetes"], self.node.machine.files
+        old = self.image.kubernetes.split("-")[0]
+        major, minor, patch = old.split(".")
+        new = f"{major}.{minor}.{int(patch) + 1}"
+        files.make_folder(rf"{folder}\new")
+        for program in ("kubeadm.exe", "kubelet.exe"):
+            data = files.read(rf"{folder}\{program}").replace(old.encode(), new.encode())
+            files.write(rf"{folder}\new\{program}", data)
+        failure = ""
+        for command in UPGRADE:
+            words = ("powershell.exe", "-NoProfile", "-Command", command.replace(_FOLDER, folder))
+            failure = failure or self.node.run(words)
+        self.node.pass_time(self.is_up, NODE_S)
+        nodes = self.cluster.nodes.values() if self.is_up() else ()
+        return Upgrade(
+            failure=failure, version="".join(one.kubelet_version.removeprefix("v") for one in nodes), wanted=new
+        )
 
 
 def _find_left(machine: Machine, image: Image) -> Iterator[str]:
