@@ -16,6 +16,7 @@ import imagegen
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.lock import Lock, lock_artifacts, lock_bytes, lock_images, read_lock
 from imagegen.artifacts.registry import ask_over_https
+from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
@@ -39,14 +40,14 @@ from imagegen.manifest.record import (
     judge_report,
     make_manifest,
 )
-from imagegen.plan.context import artifact_requests, evaluate_steps, image_requests
+from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, find_missing, resolve
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
-from imagegen.render import render
+from imagegen.render import CREDENTIALS_VARIABLE, render
 from imagegen.settle.spec import Spec
 from imagegen.steps.evaluate import EvaluatedStep
 
@@ -72,6 +73,15 @@ class PreparedTarget:
     def cloud(self) -> Provider:
         return provider(self.spec.provider)
 
+    @property
+    def credential_variables(self) -> dict[str, dict[str, str]]:
+        """For each registry the names of the environment variables with its credentials."""
+        return credential_variables(self.spec.config)
+
+    def registry_credentials(self, run: RunFacts) -> dict[str, str]:
+        """The credentials of its registries. A variable that is not set is an error with its name."""
+        return read_credentials(self.credential_variables, run.environ)
+
 
 def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     """Evaluate the steps for one target. Settings that are not implemented yet are an error."""
@@ -92,6 +102,7 @@ def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
 
 def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: RunFacts, console: Console) -> Lock:
     """Complete the lock. Only missing entries are looked up; `refresh` looks up all of them."""
+    credentials = {registry: one for target in targets for registry, one in target.registry_credentials(run).items()}
     old = read_lock(file, {target.name: target.cloud.base_form for target in targets})
     bases = dict(old.base_images) if old else {}
     requests = {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
@@ -115,6 +126,7 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
         ask_over_https(run.environ, console),
         refresh=refresh,
         console=console,
+        credentials=credentials,
     )
     lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
     if lock != old:
@@ -190,6 +202,10 @@ def build(
     variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
     if cloud.build_variables:
         variables |= cloud.build_variables(plan, run)
+    credentials = read_credentials(plan.build.registry_credentials, run.environ)
+    if credentials:
+        for_docker = "docker" in plan.image.versions
+        variables[CREDENTIALS_VARIABLE] = builder_variable(credentials, for_docker=for_docker)
 
     def attempt(size: str) -> str:
         with show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display:
@@ -202,6 +218,7 @@ def build(
                 timeout_s=plan.build.longest_s,
                 cloud=_cloud_side(plan),
                 on_error=on_error or OnError(),
+                secrets=secret_forms(credentials),
             )
 
     forget_reports(folder.report)
@@ -252,6 +269,8 @@ def build_and_publish(
     on_error: OnError | None = None,
 ) -> ImageManifest:
     """Run the whole pipeline. An existing image with the same identity is not built again or published twice."""
+    # Before the first request to the cloud: without the variables no build of this config can end well.
+    target.registry_credentials(run)
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
     lock = look_up([target], lock_file, refresh=False, run=run, console=console)
     decision = decide(target, lock)

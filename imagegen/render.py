@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.canonical import canonical
-from imagegen.plan.model import BuildPlan, PlannedResource
+from imagegen.plan.model import BuildPlan, Phase, PlannedResource
 from imagegen.plan.resolve import Decision
 from imagegen.resources import release_record
 from imagegen.templating import render_text
@@ -87,6 +87,10 @@ REPORT_PATH = "C:\\ProgramData\\imagegen\\report.json"
 START_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
+# In the engine's folder, which is closed to Users. start.ps1 deletes it at once.
+CREDENTIALS_PATH = "C:/ProgramData/imagegen/registries.ps1"
+# The HCL variable. imagegen hides the values of variables whose names end like this.
+CREDENTIALS_VARIABLE = "registry_secret"
 
 _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
 
@@ -106,9 +110,12 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
                 "name": phase.name,
                 "restart": phase.restart,
                 "steps": list(dict.fromkeys(step.name for step in phase.steps)),
+                "signs_in": _signs_in(plan, phase),
             }
             for phase in plan.image.phases
         ],
+        "registry_secret": CREDENTIALS_VARIABLE if plan.build.registry_credentials else "",
+        "credentials_path": CREDENTIALS_PATH,
         "begins_with_restart": any(
             resource.kind == "update" for phase in plan.image.phases for resource in phase.resources()
         ),
@@ -137,6 +144,12 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
         else:
             tree[f"guest/{name}"] = data
     return dict(sorted(tree.items()))
+
+
+def _signs_in(plan: BuildPlan, phase: Phase) -> bool:
+    """Whether the phase pulls images of registries that need credentials."""
+    pulled = (str(resource.fields["reference"]) for resource in phase.resources() if resource.fields.get("reference"))
+    return any(reference.partition("/")[0] in plan.build.registry_credentials for reference in pulled)
 
 
 def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:

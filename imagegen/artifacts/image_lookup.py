@@ -1,5 +1,5 @@
-"""Looks up container images in their registries, for the lock. Anonymous: with the tokens that a registry gives to
-everybody.
+"""Looks up container images in their registries, for the lock: with the tokens that a registry gives to everybody, or
+with the credentials of the environment.
 
 https://github.com/opencontainers/distribution-spec and https://distribution.github.io/distribution/spec/auth/token.
 Every document is compared with its digest. As containerd does, the mirrors of a registry are asked before it.
@@ -106,14 +106,18 @@ def build_of(os_version: str) -> int:
     return int(numbers[_BUILD]) if len(numbers) > _BUILD and numbers[_BUILD].isdigit() else 0
 
 
-def look_up_image(request: ImageRequest, ask: Ask) -> LockedImage:
-    """Look up an image at the mirrors of its registry, and then at the registry. The error is that of the registry."""
+def look_up_image(request: ImageRequest, ask: Ask, credentials: str = "") -> LockedImage:
+    """Look up an image at the mirrors of its registry, and then at the registry. The error is that of the registry.
+
+    `credentials` are the registry's, in the form of HTTP's Basic scheme. No mirror gets them.
+    """
     errors: list[str] = []
     places = [(mirror.rstrip("/"), mirror) for mirror in request.mirrors]
     places += [(f"https://{request.name.host}", request.name.registry)] if request.asks_registry else []
     for base, shown in places:
         try:
-            return _Registry(base, shown, request.name, ask, request.may_ask).look_up(request)
+            own = credentials if shown == request.name.registry else ""
+            return _Registry(base, shown, request.name, ask, request.may_ask, own).look_up(request)
         except _NotThereError as error:
             errors.append(str(error))
     raise RefusedError(
@@ -130,8 +134,11 @@ class _NotThereError(Exception):
 class _Registry:
     """One place that may have the image: a mirror, or the registry itself."""
 
-    def __init__(self, base: str, shown: str, name: ImageName, ask: Ask, may_ask: Callable[[str], bool]) -> None:
+    def __init__(
+        self, base: str, shown: str, name: ImageName, ask: Ask, may_ask: Callable[[str], bool], credentials: str
+    ) -> None:
         self._base, self._shown, self._name, self._ask, self._may_ask = base, shown, name, ask, may_ask
+        self._basic = f"Basic {credentials}" if credentials else ""
         # As containerd tells a mirror whose images it wants.
         is_mirror = base != f"https://{name.host}"
         self._query = f"?{urllib.parse.urlencode({'ns': name.registry})}" if is_mirror else ""
@@ -211,8 +218,11 @@ class _Registry:
             raise _NotThereError(f"{self._shown} does not answer: {error}") from error
 
     def _fetch_token(self, challenge: str) -> str:
-        """The Authorization header with a token that everybody gets."""
+        """The Authorization header with which the registry answers: the credentials, or a token. Without credentials,
+        it is a token that everybody gets."""
         scheme, _, rest = challenge.partition(" ")
+        if scheme.lower() == "basic" and self._basic:
+            return self._basic
         given = dict(_PARAMETER.findall(rest))
         realm = given.get("realm", "")
         if scheme.lower() != "bearer" or not realm.startswith("https://"):
@@ -228,7 +238,7 @@ class _Registry:
         wanted = {"scope": f"repository:{self._name.repository}:pull"}
         wanted |= {key: given[key] for key in ("service", "scope") if key in given}
         try:
-            answer = self._ask(f"{realm}?{urllib.parse.urlencode(wanted)}", {}, "")
+            answer = self._ask(f"{realm}?{urllib.parse.urlencode(wanted)}", {}, self._basic)
             document = json.loads(answer.body) if answer.status == _OK else {}
         except (OSError, ValueError) as error:
             raise _NotThereError(f"{self._shown} gives no token: {error}") from error
@@ -238,11 +248,17 @@ class _Registry:
         return f"Bearer {token}"
 
     def _needs_credentials(self) -> ConfigError:
+        if self._basic:
+            return ConfigError(
+                f"{self._name} cannot be pulled: {self._shown} refuses the credentials, or has no such image",
+                hint=f"check the variables that registry_credentials has for {self._name.registry}, and what their user "
+                "may read",
+            )
         return ConfigError(
             f"{self._name} cannot be pulled: {self._shown} demands credentials, or has no such image",
-            hint="imagegen pulls only images that need no credentials: save the image as a tarball and list it in "
-            "image_tarballs, copy it to a registry that needs none, or set runtime.containerd.registry_mirrors to a "
-            "mirror that the builder may read without credentials",
+            hint=f"write {self._name.registry} into registry_credentials, save the image as a tarball and list it in "
+            "image_tarballs, or set runtime.containerd.registry_mirrors to a mirror that the builder may read without "
+            "credentials",
         )
 
 

@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import pydantic
@@ -203,9 +204,17 @@ def lock_bytes(lock: Lock) -> bytes:
 
 
 def lock_images(
-    requests: Mapping[str, ImageRequest], old: Lock | None, ask: Ask, *, refresh: bool, console: Console
+    requests: Mapping[str, ImageRequest],
+    old: Lock | None,
+    ask: Ask,
+    *,
+    refresh: bool,
+    console: Console,
+    credentials: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, LockedImage]:
-    """The container images for a lock. With `refresh`, each of them is looked up again."""
+    """The container images for a lock. With `refresh`, each of them is looked up again.
+
+    `credentials` are those of registries, by their names."""
     known = old.images if old else {}
     found = {}
     for name, request in sorted(requests.items()):
@@ -213,7 +222,7 @@ def lock_images(
             found[name] = known[name]
         else:
             with console.task(f"looking up {name}", None):
-                found[name] = look_up_image(request, ask)
+                found[name] = look_up_image(request, ask, credentials.get(request.name.registry, ""))
     return found
 
 

@@ -252,14 +252,18 @@ def build_tree(
     timeout_s: float,
     cloud: CloudSide = CloudSide(),
     on_error: OnError = OnError(),
+    secrets: Sequence[str] = (),
     stream: ProgramStreamer = process.stream,
 ) -> str:
-    """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
+    """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C.
+
+    `secrets` are texts that no output may hold, beside the values of variables whose names show a secret."""
     ask = on_error.ask
     # With -machine-readable Packer does not ask.
     flags = [*([] if ask else ["-machine-readable"]), f"-on-error={on_error.choice}", "-color=false", "."]
     names = cloud.names | cloud.secret_names | {"PACKER_LOG"}
-    secrets = environment.secret_values({**environ, **variables}, cloud.secret_names)
+    given = {**environ, **variables, **{f"{number}_SECRET": secret for number, secret in enumerate(secrets)}}
+    secrets = environment.secret_values(given, cloud.secret_names)
     log.parent.mkdir(parents=True, exist_ok=True)
     with BuildLog(log) as file, contextlib.ExitStack() as opened:
         terminal = opened.enter_context(process.Terminal()) if ask else None

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 import pydantic
 
 from imagegen.config.first_boot import CloudbaseInit, Ssh
-from imagegen.config.node import Cni, HostNames, ImageTarball, Kubernetes, Proxy, Runtime, Windows
+from imagegen.config.node import Cni, HostNames, ImageTarball, Kubernetes, Proxy, RegistryCredentials, Runtime, Windows
 from imagegen.config.targets import Targets
 from imagegen.config.value_types import (
     Duration,
@@ -297,6 +297,11 @@ class ImageConfig(Strict):
     )
     image_tarballs: list[ImageTarball] = pydantic.Field(
         default=[], description="Container images to import from tarballs, without a registry."
+    )
+    registry_credentials: list[RegistryCredentials] = pydantic.Field(
+        default=[],
+        description="The registries whose images need credentials. `imagegen lock` and the builder use them; the image "
+        "does not have them.",
     )
     executables: list[Executable] = pydantic.Field(default=[], description="Programs of your own.")
     debug_tools: bool = pydantic.Field(

@@ -19,6 +19,7 @@ from imagegen.config.value_types import (
     Unproxied,
     Version,
 )
+from imagegen.providers.settings import EnvName
 from imagegen.resources.model import PastedSha256, Strict
 
 if TYPE_CHECKING:
@@ -274,6 +275,22 @@ class Proxy(Strict):
     def for_downloads(self) -> ProxyUrl | None:
         """The proxy for the builder's downloads. .NET Framework cannot use a proxy over TLS."""
         return self.https if self.https is not None and self.https.startswith("http://") else None
+
+
+class RegistryCredentials(Strict):
+    """The credentials of a registry, in environment variables of imagegen: a config has only the names of these."""
+
+    registry: Registry = pydantic.Field(
+        description="The registry: the part of an image's name before the first slash.",
+        examples=["registry.example.com"],
+    )
+    username_env: EnvName = pydantic.Field(
+        description="The environment variable with the user name.", examples=["REGISTRY_USERNAME"]
+    )
+    password_env: EnvName = pydantic.Field(
+        description="The environment variable with the password, or with a token in its place.",
+        examples=["REGISTRY_PASSWORD"],
+    )
 
 
 class HostNames(Strict):

@@ -133,6 +133,13 @@ def image_requests(
     return requests
 
 
+def credential_variables(config: ImageConfig) -> dict[str, dict[str, str]]:
+    """For each registry the names of the environment variables with its credentials."""
+    return {
+        one.registry: one.model_dump(include={"username_env", "password_env"}) for one in config.registry_credentials
+    }
+
+
 def _builds(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The Windows builds whose containers share the host's kernel, and those that need Hyper-V isolation."""
     own, releases = spec.facts.windows_build, table("windows")["releases"]

@@ -117,6 +117,8 @@ class BuildPart:
     timeouts_min: Mapping[str, int]
     stated: Mapping[str, JsonValue]
     proxy: dict[str, object] | None = None
+    registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """For each registry the names of the environment variables with its credentials."""
 
     @property
     def longest_s(self) -> int:

@@ -21,7 +21,13 @@ from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError, Problem
-from imagegen.plan.context import artifact_requests, components_of, download_proxy, image_requests
+from imagegen.plan.context import (
+    artifact_requests,
+    components_of,
+    credential_variables,
+    download_proxy,
+    image_requests,
+)
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -179,6 +185,7 @@ def resolve(
         timeouts_min=config.timeouts.model_dump(include={"winrm", "restart", "generalise"}),
         stated=_stated(spec),
         proxy=download_proxy(config.proxy),
+        registry_credentials=credential_variables(config),
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
 

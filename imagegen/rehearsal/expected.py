@@ -6,19 +6,23 @@ import dataclasses
 import hashlib
 import io
 import zipfile
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pydantic
 
 from imagegen.errors import VerificationError
+from imagegen.resources.image_name import DOCKER_HUB
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 BUNDLE_PATH = r"C:\Windows\Temp\imagegen-bundle.zip"
 ENTRY_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
+CREDENTIALS_PATH = "C:/ProgramData/imagegen/registries.ps1"
 REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
 
 _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
@@ -31,6 +35,8 @@ class ExpectedPhase:
     name: str
     arguments: tuple[str, ...]
     restart: bool
+    credentials: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Of the registries from which it pulls images: those that must come before the script, by Docker's key."""
 
     @property
     def command(self) -> str:
@@ -53,8 +59,14 @@ class Expected:
     logs_command: str = f"{_POWERSHELL} {LOGS_PATH}"
 
 
+class _PlannedFields(pydantic.BaseModel):
+    reference: str | None = None
+    docker: str | None = None
+
+
 class _PlannedResource(pydantic.BaseModel):
     kind: str
+    fields: _PlannedFields = _PlannedFields()
 
 
 class _PlannedStep(pydantic.BaseModel):
@@ -71,8 +83,10 @@ class _Plan(pydantic.BaseModel):
     phases: tuple[_PlannedPhase, ...]
 
 
-def expected_from_tree(tree: Path) -> Expected:
-    """Read what Packer must send. Digests and phases are taken from the bundle, never from the tree's variables."""
+def expected_from_tree(tree: Path, credentials: Mapping[str, str] = MappingProxyType({})) -> Expected:
+    """Read what Packer must send. Digests and phases are taken from the bundle, never from the tree's variables.
+
+    `credentials` are those of the registries that demand some, by their names."""
     bundle = _read(tree, "bundle.zip")
     try:
         with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
@@ -90,13 +104,25 @@ def expected_from_tree(tree: Path) -> Expected:
         generalise=_read(tree, "generalise.ps1"),
         logs=_read(tree, "logs.ps1"),
         phases=tuple(
-            ExpectedPhase(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *digests), phase.restart)
+            ExpectedPhase(
+                *(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *digests), phase.restart),
+                _credentials_for(phase, credentials),
+            )
             for phase in phases
         ),
         begins_with_restart=any(
             resource.kind == "update" for phase in phases for step in phase.steps for resource in step.resources
         ),
     )
+
+
+def _credentials_for(phase: _PlannedPhase, credentials: Mapping[str, str]) -> dict[str, str]:
+    """All credentials by Docker's key, if the phase pulls an image with any of them."""
+    fields = [resource.fields for step in phase.steps for resource in step.resources if resource.fields.reference]
+    if not any(str(one.reference).partition("/")[0] in credentials for one in fields):
+        return {}
+    hub = "https://index.docker.io/v1/" if any(one.docker for one in fields) else DOCKER_HUB
+    return {hub if registry == DOCKER_HUB else registry: auth for registry, auth in credentials.items()}
 
 
 def _read(tree: Path, name: str) -> bytes:

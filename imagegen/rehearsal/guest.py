@@ -9,21 +9,24 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import json
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from imagegen.rehearsal.expected import (
     BUNDLE_PATH,
+    CREDENTIALS_PATH,
     ENTRY_PATH,
     GENERALISE_PATH,
     LOGS_PATH,
     REPORT_PATH,
 )
+from imagegen.rehearsal.machine.registry_credentials import parse_variables
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from imagegen.rehearsal.expected import Expected, ExpectedPhase
 
@@ -54,6 +57,26 @@ class _Upload:
 
     def __str__(self) -> str:
         return f"the upload of {self.name} to {self.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Variables:
+    """The upload of a provisioner's variables, with the credentials of registries."""
+
+    path: str
+    credentials: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"the upload of the variables to {self.path}"
+
+    def fault(self, data: bytes) -> str:
+        """What is wrong with these bytes. It shows none of them."""
+        settings = parse_variables(data)
+        if settings is None:
+            return f"{self} has not the form in which Packer's powershell provisioner writes variables"
+        wanted = {"auths": {key: {"auth": auth} for key, auth in self.credentials.items()}}
+        found = json.loads(settings) if settings else None
+        return "" if found == wanted else f"{self} has not the credentials of {' and '.join(self.credentials)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +115,8 @@ class _Download:
         return f"the download of {self.path}"
 
 
-_Step = _Upload | _ScriptRun | _Restart | _RestartCheck | _Download
-_StepT = TypeVar("_StepT", _Upload, _ScriptRun, _Restart, _RestartCheck, _Download)
+_Step = _Upload | _Variables | _ScriptRun | _Restart | _RestartCheck | _Download
+_StepT = TypeVar("_StepT", _Upload, _Variables, _ScriptRun, _Restart, _RestartCheck, _Download)
 
 
 class _DeviationError(Exception):
@@ -217,6 +240,9 @@ class RehearsedGuest:
         if file not in self._partial_uploads:
             raise _DeviationError(f"received {received} without any bytes; expected {self._describe_next()}")
         data = bytes(self._partial_uploads.pop(file))
+        if destination == _to_backslashes(CREDENTIALS_PATH):
+            self._accept_variables(file, destination, data)
+            return
         step = self._find_upload(destination, received)
         if destination != _to_backslashes(step.path):
             raise _DeviationError(f"received {received}; expected {step}")
@@ -228,6 +254,14 @@ class RehearsedGuest:
         self._effects.write_file(destination, data)
         self._complete_uploads.add(file)
         self._done += step in self._steps[self._done :][:1]
+
+    def _accept_variables(self, file: str, destination: str, data: bytes) -> None:
+        step = self._expect(_Variables, f"an upload to {destination}")
+        if fault := step.fault(data):
+            raise _DeviationError(fault)
+        self._effects.write_file(destination, data)
+        self._complete_uploads.add(file)
+        self._done += 1
 
     def _download(self, path: str, write: Write) -> None:
         received = f"a download of {path}"
@@ -295,6 +329,8 @@ def _steps(expected: Expected, effects: Effects) -> Iterator[_Step]:
         yield _Restart("the upload of the bundle")
         yield _RestartCheck("the upload of the bundle")
     for phase in expected.phases:
+        if phase.credentials:
+            yield _Variables(CREDENTIALS_PATH, phase.credentials)
         yield entry
         codes = (0, _RESTART_DUE) if phase.restart else (0,)
         yield _ScriptRun(phase.name, phase.command, entry, codes, _phase_runner(effects, phase))

@@ -98,4 +98,5 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
         images=[*images],
         mirrors=[url for image in images.values() for url in image.mirrors],
         accounts=spec.settings.restricted_address_users,
+        registry_credentials=prepared.credential_variables,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from imagegen.artifacts.registry_credentials import read_credentials
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import expected_from_tree
@@ -66,6 +67,14 @@ class SandboxSetup:
     """The URLs of the mirrors of registries."""
     accounts: Sequence[str] = ()
     """The accounts that the config expects in its base image."""
+    registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """For each registry that demands credentials, the names of the environment variables with them."""
+
+    @property
+    def registry_variables(self) -> dict[str, str]:
+        """The stand-ins for the values of these variables. The user's own stay outside."""
+        names = (name for registry in self.registry_credentials.values() for name in registry.values())
+        return {name: f"stand-in-for-{name}" for name in names}
 
 
 class Sandbox:
@@ -83,7 +92,8 @@ class Sandbox:
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
         artifacts = ArtifactServer(setup.artifacts)
-        registries = Registries(setup.images, setup.mirrors, beside=artifacts)
+        self._credentials = read_credentials(setup.registry_credentials, setup.registry_variables)
+        registries = Registries(setup.images, setup.mirrors, beside=artifacts, credentials=self._credentials)
         self.network = Network(
             scratch,
             [setup.cloud_options],
@@ -106,7 +116,7 @@ class Sandbox:
 
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
         """The environment of a child process in this sandbox."""
-        return self.network.child_environ(parent)
+        return {**self.network.child_environ(parent), **self._setup.registry_variables}
 
     @property
     def artifacts(self) -> Mapping[str, bytes]:
@@ -150,7 +160,7 @@ class Sandbox:
     def _start_guest(self, identity: MachineIdentity) -> int | None:
         try:
             tree = self._setup.tree()
-            expected = expected_from_tree(tree)
+            expected = expected_from_tree(tree, self._credentials)
             self._check_bootstrap(identity, tree)
         except VerificationError as error:
             with self._lock:

@@ -113,8 +113,9 @@ function Get-Entry { [CmdletBinding()] param($Plan)
     }
 }
 
-function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest)
+function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest, [string]$Registries)
     $session = @{
+        Registries = [System.Text.Encoding]::UTF8.GetString([System.Convert]::FromBase64String($Registries))
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
@@ -158,10 +159,10 @@ function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$En
     }
 }
 
-# What set may use besides the fields: the bundle, the artifact's file, a folder for logs, and the rest of the step's time.
+# What set may use besides the fields: the bundle, the artifact's file, a folder for logs, the rest of the step's time, and Docker's configuration with the credentials of registries.
 function Get-Context { [CmdletBinding()] param($Session, $Entry)
     $Entry.Clock.Start()
-    $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds }
+    $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries }
     if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
     if ($null -ne $Entry.Artifact) {
         $artifact = $Session.Plan.artifacts.PSObject.Properties[$Entry.Artifact].Value
@@ -395,7 +396,7 @@ function Invoke-Inspection { [CmdletBinding()] param($Session, [string]$Name)
 }
 
 # Runs the engine. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
-function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [switch]$Check)
+function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Registries, [switch]$Check)
     $names = @($Plan.phases | ForEach-Object -Process { $_.name })
     if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Check)) {
         throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")
@@ -404,7 +405,7 @@ function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, 
     if ([string]$build -cne [string]$Plan.windows.build) {
         throw (Get-Failure -ExitCode 4 -Message "the plan is for Windows Server $($Plan.windows.release), build $($Plan.windows.build); this machine has build $build")
     }
-    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest
+    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest -Registries $Registries
     if (-not $Check) { return (Invoke-Phase -Session $session -Name $Phase) }
     $session.Log = $null
     return (Invoke-Inspection -Session $session -Name $Phase)

@@ -123,7 +123,14 @@ function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
 $code = 1
 $root = 'C:\ProgramData\imagegen'
 $lock = $null
+$registries = ''
 try {
+    # Credentials of registries, from Packer's variables: from here on they are only in memory.
+    $file = "$root\registries.ps1"
+    if ([System.IO.File]::Exists($file)) {
+        $registries = [regex]::Match([System.IO.File]::ReadAllText($file), 'IMAGEGEN_REGISTRIES="([A-Za-z0-9+/=]*)"').Groups[1].Value
+        [System.IO.File]::Delete($file)
+    }
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
     $asked = Resolve-Argument -Given (Read-Argument -Word $args)
@@ -141,7 +148,7 @@ try {
     Expand-Bundle -Path $asked.Bundle -Digest $asked.BundleSha256 -Folder $folder
     $plan = Read-Plan -Folder $folder -Digest $asked.PlanSha256
     Import-Module -Name ([System.IO.Path]::Combine($folder, 'engine.psm1')) -Force -DisableNameChecking
-    $code = [int](Invoke-Engine -Root $root -Phase $asked.Phase -Plan $plan -PlanDigest $asked.PlanSha256 -Check:$asked.Check)
+    $code = [int](Invoke-Engine -Root $root -Phase $asked.Phase -Plan $plan -PlanDigest $asked.PlanSha256 -Registries $registries -Check:$asked.Check)
 }
 catch {
     $known = $_.Exception.Data['ExitCode']

@@ -36,6 +36,8 @@ class PhaseRun:
     restart: bool = False
     changed: int = 0
     began: float = 0.0
+    registries: str = ""
+    """Docker's configuration with the credentials of registries. Only in memory."""
 
     @property
     def ms(self) -> int:
@@ -108,7 +110,8 @@ def _differs(machine: Machine, item: Item) -> bool:
 
 
 def _set(run: PhaseRun, item: Item) -> None:
-    supplies = Supplies(bundle=UNPACKED, logs=HOME, timeout_s=item.timeout_s, artifact=_fetch_artifact(run, item))
+    artifact = _fetch_artifact(run, item)
+    supplies = Supplies(UNPACKED, HOME, item.timeout_s, artifact, run.registries)
     run.state.keep_resource(item.id, "setting", 0)
     run.machine.before_set(item.id)
     if BEHAVIOUR[item.kind].put(run.machine, item.resource, supplies):

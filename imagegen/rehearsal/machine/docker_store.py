@@ -19,6 +19,7 @@ from imagegen.artifacts.image_lookup import build_of, chain_id
 from imagegen.rehearsal.machine.docker_engine import docker_fault
 from imagegen.rehearsal.machine.image_pull import Remote
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry_credentials import docker_auth
 from imagegen.resources.image_name import DOCKER_HUB, ImageName
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def spell(name: ImageName) -> str:
 def pull(machine: Machine, reference: str) -> None:
     """`docker pull`, by a name with a digest."""
     store, name = open_docker(machine), ImageName.parse(reference)
-    remote = Remote(machine, name.registry, name.repository)
+    remote = Remote(machine, name.registry, name.repository, auth=docker_auth(machine.files, name.registry))
     top = json.loads(remote.fetch("manifests", name.digest))
     if "manifests" in top:
         top = json.loads(remote.fetch("manifests", _prefer(machine, top["manifests"])))

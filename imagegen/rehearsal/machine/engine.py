@@ -13,6 +13,7 @@ from imagegen.rehearsal.machine.events import Transcript
 from imagegen.rehearsal.machine.inspection import run_inspection
 from imagegen.rehearsal.machine.plan import Item, Phase, items_of
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry_credentials import take_variables
 from imagegen.rehearsal.machine.report import write_report
 from imagegen.rehearsal.machine.state import State
 from imagegen.rehearsal.machine.stop import Exit, KilledError, StopError
@@ -39,6 +40,7 @@ class Outcome:
 def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch) -> Outcome:
     """Do what `-File start.ps1 <arguments>` does. `fetch` returns the bytes of a URL or raises an OSError."""
     transcript = Transcript()
+    registries = take_variables(machine)
     try:
         given = parse(arguments)
     except WrongArgumentsError as error:
@@ -46,7 +48,7 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
         return Outcome(int(Exit.ARGUMENTS), transcript.text)
     root = root_for(given)
     try:
-        code = _run_arguments(machine, given, root, fetch, transcript)
+        code = _run_arguments(machine, given, root, fetch, transcript, registries)
     except StopError as stop:
         transcript.say(f"failed: {stop.reason}")
         code = stop.code
@@ -67,7 +69,12 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
 
 
 def _run_arguments(
-    machine: Machine, given: EntryArguments, root: str, fetch: downloads.Fetch, transcript: Transcript
+    machine: Machine,
+    given: EntryArguments,
+    root: str,
+    fetch: downloads.Fetch,
+    transcript: Transcript,
+    registries: str,
 ) -> Exit:
     plan = open_bundle(machine, given, root)
     items = items_of(plan)
@@ -85,7 +92,11 @@ def _run_arguments(
     state = State(machine, given.plan_sha256, {item.id: item.phase for item in items})
     phase = next(phase for phase in plan.phases if phase.name == given.phase)
     web = downloads.Web(fetch, plan.proxy)
-    run = PhaseRun(machine, plan, items, state, transcript, web, phase.name, phase.restart, began=machine.clock())
+    run = PhaseRun(
+        *(machine, plan, items, state, transcript, web, phase.name, phase.restart),
+        began=machine.clock(),
+        registries=registries,
+    )
     return _run_phase(run, phase, given.plan_sha256)
 
 

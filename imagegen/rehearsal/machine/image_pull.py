@@ -43,13 +43,13 @@ _ACCEPT: Final = (
 )
 
 
-def pull(machine: Machine, reference: str) -> None:
-    """Pull an image by its whole name with a digest."""
+def pull(machine: Machine, reference: str, auth: str = "") -> None:
+    """Pull an image by its whole name with a digest. `auth` is CRICTL_AUTH."""
     store = open_store(machine)
     named, _, digest = reference.partition("@")
     registry, _, repository = named.partition("/")
     mirrors = mirrors_of(machine, store.config, registry)
-    remote = Remote(machine, registry, repository, mirrors, store.keep)
+    remote = Remote(machine, registry, repository, mirrors, store.keep, auth)
     top = json.loads(remote.fetch("manifests", digest))
     manifest_digest = digest
     if "manifests" in top:
@@ -160,7 +160,9 @@ class Remote:
         repository: str,
         mirrors: Sequence[str] = (),
         keep: Callable[[str, bytes], None] = lambda *_: None,
+        auth: str = "",
     ) -> None:
+        self._basic = f"Basic {auth}" if auth else ""
         self._machine, self._mirrors, self._keep = machine, mirrors, keep
         self._registry, self._repository = registry, repository
         self._tokens: dict[str, str] = {}
@@ -190,11 +192,19 @@ class Remote:
         proxy = self._machine.registry.text(ENVIRONMENT, "HTTPS_PROXY")
         status, headers, body = self._machine.browse(url, {"Accept": _ACCEPT}, self._tokens.get(base, ""), proxy)
         if status == 401 and base not in self._tokens:
-            given = dict(re.findall(r'([a-z]+)="([^"]*)"', headers.get("www-authenticate", "")))
-            query = urllib.parse.urlencode({key: given[key] for key in ("service", "scope") if key in given})
-            _, _, answer = self._machine.browse(f"{given['realm']}?{query}", {}, "", proxy)
-            self._tokens[base] = f"Bearer {json.loads(answer)['token']}"
+            self._tokens[base] = self._authorize(headers.get("www-authenticate", ""), proxy)
             return self._get(base, url)
         if status != 200:
             raise ConnectionError(f"unexpected status {status}")
         return body
+
+    def _authorize(self, challenge: str, proxy: str | None) -> str:
+        """The header for a host that demands one: the credentials, or a token, for which they may be needed."""
+        given = dict(re.findall(r'([a-z]+)="([^"]*)"', challenge))
+        if not challenge.lower().startswith("bearer"):
+            return self._basic
+        query = urllib.parse.urlencode({key: given[key] for key in ("service", "scope") if key in given})
+        status, _, answer = self._machine.browse(f"{given['realm']}?{query}", {}, self._basic, proxy)
+        if status != 200:
+            raise ConnectionError(f"failed to authorize: failed to fetch a token: unexpected status {status}")
+        return f"Bearer {json.loads(answer)['token']}"

@@ -16,6 +16,7 @@ import json
 import re
 import tarfile
 import urllib.parse
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.image_lookup import Answer
@@ -61,9 +62,21 @@ class Blob:
 
 
 class Registries:
-    """The registries of these images, and mirrors. `beside` answers what is not for a registry at the same host."""
+    """The registries of these images, and mirrors. `beside` answers what is not for a registry at the same host.
 
-    def __init__(self, names: Iterable[str] = (), mirrors: Iterable[str] = (), beside: Host | None = None) -> None:
+    `credentials` are those that a registry demands for a token, by its name, in the form of HTTP's Basic scheme."""
+
+    def __init__(
+        self,
+        names: Iterable[str] = (),
+        mirrors: Iterable[str] = (),
+        beside: Host | None = None,
+        credentials: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        by_host = {ImageName(registry, "", "", "").host: auth for registry, auth in credentials.items()}
+        own = {host: (f"https://{host}/oauth2/token", host) for host in by_host}
+        self._token_places = {**own, **_TOKENS}
+        self._demanded = {self._token_places[host][0]: auth for host, auth in by_host.items()}
         self._names = [ImageName.parse(name) for name in names]
         self._mirrors = {urllib.parse.urlsplit(url).hostname or "" for url in mirrors}
         self._beside = beside
@@ -82,13 +95,14 @@ class Registries:
     def hosts(self) -> frozenset[str]:
         """The names of the hosts."""
         own = {name.host.partition(":")[0] for name in self._names}
-        tokens = {urllib.parse.urlsplit(_TOKENS[host][0]).hostname or "" for host in own & _TOKENS.keys()}
+        places = self._token_places
+        tokens = {urllib.parse.urlsplit(places[host][0]).hostname or "" for host in own & places.keys()}
         return frozenset(own | tokens | self._mirrors | ({_BEHIND_KUBERNETES[0]} if _KUBERNETES in own else set()))
 
     def __call__(self, request: Request) -> Response:
-        if any(f"https://{request.host}{request.path}" == realm for realm, _ in _TOKENS.values()):
-            scope = request.query.get("scope", "")
-            return Response.of_json(200, {"token": _token(request.host, scope)})
+        place = f"https://{request.host}{request.path}"
+        if any(place == realm for realm, _ in self._token_places.values()):
+            return self._give_token(request, self._demanded.get(place, ""))
         match = _PATH.fullmatch(request.path)
         if match is None or request.method not in ("GET", "HEAD"):
             if self._beside is not None:
@@ -96,14 +110,22 @@ class Registries:
             return Response(404, fault=f"unexpected request {request.method} to the registry {request.host}")
         return self._serve(request, match)
 
+    def _give_token(self, request: Request, demanded: str) -> Response:
+        given = request.headers.get("authorization", "")
+        if given and not demanded:
+            return Response(400, fault=f"{request.host} received credentials that it did not ask for")
+        if demanded and given != f"Basic {demanded}":
+            return Response.of_json(401, {"errors": [{"code": "UNAUTHORIZED"}]})
+        return Response.of_json(200, {"token": _token(request.host, request.query.get("scope", ""))})
+
     def _serve(self, request: Request, match: re.Match[str]) -> Response:
         host, repository, query = request.host, match["repository"], request.query.get("ns", "")
         if host == _KUBERNETES:
             there, path = _BEHIND_KUBERNETES
             place = f"https://{there}{path}{repository}/{match['kind']}/{match['what']}"
             return Response(307, headers=(("Location", place),))
-        if host in _TOKENS:
-            realm, service = _TOKENS[host]
+        if host in self._token_places:
+            realm, service = self._token_places[host]
             scope = f"repository:{repository}:pull"
             if request.headers.get("authorization") != f"Bearer {_token(realm, scope)}":
                 challenge = f'Bearer realm="{realm}",service="{service}",scope="{scope}"'

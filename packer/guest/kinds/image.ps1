@@ -54,16 +54,33 @@
             $program, $arguments = $Resource.ctr, @('-n', 'k8s.io', 'images', 'import', $Context.Artifact)
             if ($null -ne $Resource.docker) { $program, $arguments = $Resource.docker, @('load', '--input', $Context.Artifact) }
         }
-        for ($attempt = 1; $attempt -le $attempts; $attempt++) {
-            [System.Console]::Out.WriteLine("getting $($Resource.name), $($Resource.size) bytes, attempt $attempt of $attempts")
-            $left = Get-SecondsLeft -Context $Context
-            $ran = Invoke-Native -FilePath $program -ArgumentList $arguments -GoodExitCode @() -TimeoutSeconds $left
-            if ($ran.ExitCode -eq 0) { break }
-            $why = "$($Resource.name) could not be pulled or imported: $($ran.Output)"
-            if ($drive.AvailableFreeSpace -lt 1073741824) { throw "drive C has only $($drive.AvailableFreeSpace) bytes left. $why" }
-            if ($attempt -eq $attempts -or $left -le 60) { throw $why }
-            [System.Console]::Out.WriteLine($why)
-            Start-Sleep -Seconds (15 * $attempt)
+        $folder = "$($Context.Log)\docker"
+        try {
+            # Credentials are in no command line, which Windows can log: crictl takes them from its environment, Docker from a file in a closed folder.
+            if ($null -ne $Resource.reference -and $Context.Registries -ne '') {
+                $one = (ConvertFrom-Json -InputObject $Context.Registries).auths.PSObject.Properties[($Resource.reference -split '/')[0]]
+                if ($null -ne $Resource.docker) {
+                    $null = [System.IO.Directory]::CreateDirectory($folder)
+                    [System.IO.File]::WriteAllText("$folder\config.json", $Context.Registries)
+                    $arguments = @('--config', $folder) + $arguments
+                }
+                elseif ($null -ne $one) { [System.Environment]::SetEnvironmentVariable('CRICTL_AUTH', $one.Value.auth) }
+            }
+            for ($attempt = 1; $attempt -le $attempts; $attempt++) {
+                [System.Console]::Out.WriteLine("getting $($Resource.name), $($Resource.size) bytes, attempt $attempt of $attempts")
+                $left = Get-SecondsLeft -Context $Context
+                $ran = Invoke-Native -FilePath $program -ArgumentList $arguments -GoodExitCode @() -TimeoutSeconds $left
+                if ($ran.ExitCode -eq 0) { break }
+                $why = "$($Resource.name) could not be pulled or imported: $($ran.Output)"
+                if ($drive.AvailableFreeSpace -lt 1073741824) { throw "drive C has only $($drive.AvailableFreeSpace) bytes left. $why" }
+                if ($attempt -eq $attempts -or $left -le 60) { throw $why }
+                [System.Console]::Out.WriteLine($why)
+                Start-Sleep -Seconds (15 * $attempt)
+            }
+        }
+        finally {
+            [System.Environment]::SetEnvironmentVariable('CRICTL_AUTH', '')
+            Clear-Tree -Path $folder
         }
         # By digest, a runtime gives it no other name: pods and the runtime's own configuration look for this one.
         if ($null -ne $Resource.reference -and $Resource.name -cne $Resource.reference) {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.machine import docker_store, image_pull
 from imagegen.rehearsal.machine.container_store import PINNED, open_store
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry_credentials import DOCKER_FOLDER, auth_of
 from imagegen.resources.image_name import ImageName
 
 if TYPE_CHECKING:
@@ -84,12 +85,27 @@ def put(machine: Machine, wanted: Image, supplies: Supplies) -> bool:
 
 
 def _fetch(machine: Machine, wanted: Image, supplies: Supplies) -> None:
-    if wanted.reference:
-        (docker_store if wanted.docker else image_pull).pull(machine, wanted.reference)
+    if wanted.reference and wanted.docker:
+        _pull_with_docker(machine, wanted.reference, supplies)
+    elif wanted.reference:
+        auth = auth_of(supplies.registries, wanted.reference.partition("/")[0])
+        image_pull.pull(machine, wanted.reference, auth)
     elif wanted.docker:
         docker_store.load(machine, supplies.need_artifact())
     else:
         image_pull.import_tarball(machine, supplies.need_artifact())
+
+
+def _pull_with_docker(machine: Machine, reference: str, supplies: Supplies) -> None:
+    if not supplies.registries:
+        docker_store.pull(machine, reference)
+        return
+    try:
+        machine.files.make_folder(DOCKER_FOLDER)
+        machine.files.write(rf"{DOCKER_FOLDER}\config.json", supplies.registries.encode())
+        docker_store.pull(machine, reference)
+    finally:
+        machine.files.remove(DOCKER_FOLDER)
 
 
 def _need(machine: Machine, program: str | None) -> None:

@@ -20,12 +20,14 @@ Facts = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Supplies:
-    """Paths on the machine: the unpacked bundle, the artifact's file, a folder for logs; and the step's timeout."""
+    """Paths on the machine: the unpacked bundle, the artifact's file, a folder for logs; the step's timeout; and the
+    credentials of registries, as a configuration of Docker."""
 
     bundle: str
     logs: str
     timeout_s: int
     artifact: str | None = None
+    registries: str = ""
 
     def need_artifact(self) -> str:
         if self.artifact is None:
