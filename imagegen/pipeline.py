@@ -216,9 +216,8 @@ def build(
                 log=folder.log,
                 display=display,
                 timeout_s=plan.build.longest_s,
-                cloud=_cloud_side(plan),
+                cloud=dataclasses.replace(_cloud_side(plan), secret_texts=secret_forms(credentials)),
                 on_error=on_error or OnError(),
-                secrets=secret_forms(credentials),
             )
 
     forget_reports(folder.report)

@@ -251,8 +251,8 @@ class _Registry:
         if self._basic:
             return ConfigError(
                 f"{self._name} cannot be pulled: {self._shown} refuses the credentials, or has no such image",
-                hint=f"check the variables that registry_credentials has for {self._name.registry}, and what their user "
-                "may read",
+                hint="check the variables that registry_credentials names, and whether their user may pull "
+                f"{self._name.registry}/{self._name.repository}",
             )
         return ConfigError(
             f"{self._name} cannot be pulled: {self._shown} demands credentials, or has no such image",

@@ -53,7 +53,7 @@ def builder_variable(credentials: Mapping[str, str], *, for_docker: bool) -> str
     return base64.b64encode(json.dumps({"auths": auths}).encode()).decode() if auths else ""
 
 
-def secret_forms(credentials: Mapping[str, str]) -> list[str]:
+def secret_forms(credentials: Mapping[str, str]) -> tuple[str, ...]:
     """Every text that a program could print of the credentials."""
     passwords = [base64.b64decode(auth).decode().partition(":")[2] for auth in credentials.values()]
-    return [*credentials.values(), *passwords]
+    return (*credentials.values(), *passwords)

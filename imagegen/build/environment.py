@@ -1,6 +1,6 @@
 """Chooses the environment variables that a child process sees. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 # What any program needs to find its files and the network.
@@ -67,13 +67,12 @@ def build_environment(
     return {**chosen, **tools, **{f"PKR_VAR_{name}": value for name, value in variables.items()}}
 
 
-def secret_values(environ: Mapping[str, str], secrets: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def secret_values(
+    environ: Mapping[str, str], secrets: frozenset[str] = frozenset(), texts: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Values that no output may hold. The longest come first, so that a value that contains another is hidden whole."""
-    values = {
-        value
-        for name, value in environ.items()
-        if (name in secrets or name.upper().endswith(_SECRET_ENDINGS)) and len(value) >= _SHORTEST_SECRET
-    }
+    named = (value for name, value in environ.items() if name in secrets or name.upper().endswith(_SECRET_ENDINGS))
+    values = {value for value in (*named, *texts) if len(value) >= _SHORTEST_SECRET}
     return tuple(sorted(values, key=lambda value: (-len(value), value)))
 
 

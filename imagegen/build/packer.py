@@ -195,12 +195,14 @@ CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
 
 @dataclasses.dataclass(frozen=True)
 class CloudSide:
-    """What a run of Packer needs to know about its cloud."""
+    """What a run of Packer needs to know about its cloud and about its secrets."""
 
     names: frozenset[str] = frozenset()
     """The environment variables that Packer sees. A name that ends with `*` is a prefix."""
     secret_names: frozenset[str] = frozenset()
     """Variables that hold secrets although their names do not show it."""
+    secret_texts: tuple[str, ...] = ()
+    """Other texts that no output may hold."""
     traces: str = "(?!)"
     """A regular expression for the names of the temporary resources that Packer makes in the account."""
     advice: str = ""
@@ -252,18 +254,14 @@ def build_tree(
     timeout_s: float,
     cloud: CloudSide = CloudSide(),
     on_error: OnError = OnError(),
-    secrets: Sequence[str] = (),
     stream: ProgramStreamer = process.stream,
 ) -> str:
-    """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C.
-
-    `secrets` are texts that no output may hold, beside the values of variables whose names show a secret."""
+    """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
     ask = on_error.ask
     # With -machine-readable Packer does not ask.
     flags = [*([] if ask else ["-machine-readable"]), f"-on-error={on_error.choice}", "-color=false", "."]
     names = cloud.names | cloud.secret_names | {"PACKER_LOG"}
-    given = {**environ, **variables, **{f"{number}_SECRET": secret for number, secret in enumerate(secrets)}}
-    secrets = environment.secret_values(given, cloud.secret_names)
+    secrets = environment.secret_values({**environ, **variables}, cloud.secret_names, cloud.secret_texts)
     log.parent.mkdir(parents=True, exist_ok=True)
     with BuildLog(log) as file, contextlib.ExitStack() as opened:
         terminal = opened.enter_context(process.Terminal()) if ask else None

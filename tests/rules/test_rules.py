@@ -70,6 +70,7 @@ ALSO: dict[str, set[str]] = {
     "first-boot-user": {"first-boot-user-of-cloud"},
     "host-network-is-dockers": {"support-ended", "docker-sandbox-image"},
     "hyper-v-isolation-runtime": {"support-ended-allowed", "docker-sandbox-image"},
+    "registry-credentials-kubernetes": {"support-ended-allowed", "docker-sandbox-image"},
     "no-device-name": {"first-boot-user-of-cloud"},
     "host-process-kubernetes": {"support-ended", "kube-proxy-by-host-process"},
     "host-process-runtime": {"support-ended", "kube-proxy-by-host-process"},

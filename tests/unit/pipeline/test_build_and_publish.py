@@ -24,7 +24,7 @@ from imagegen.build.packer import OnError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.cli.main import cli
 from imagegen.console import Console
-from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
+from imagegen.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError
 from imagegen.leftovers.recording import read_runs
 from imagegen.manifest.store import LocalStore
 from imagegen.plan import context
@@ -615,3 +615,39 @@ def test_other_names_are_in_nobodys_way(
     with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", there):
         build()
     assert world.image == dataclasses.replace(BUILT, report="accepted")
+
+
+def test_a_build_without_the_credentials_of_a_registry_fails_before_the_cloud_is_asked(
+    tmp_path: Path,
+    load: Any,  # noqa: ANN401 - the shared fixtures
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("the cloud was asked")
+
+    monkeypatch.setattr(pipeline, "reject_failed_checks", asked)
+    target = pipeline.prepare_target(
+        load(
+            SHIPPED,
+            "images=[registry.example.com/app:1]",
+            "registry_credentials=[{registry: registry.example.com, username_env: APP_USER, password_env: APP_LOGIN}]",
+        ),
+        "aws",
+    )
+    run = RunFacts({"APP_USER": "robot"}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-000000")
+    console = Console(io.StringIO(), plain=True)
+    for start in (
+        lambda: pipeline.build_and_publish(
+            *(target,),
+            lock_file=tmp_path / "l",
+            out=tmp_path,
+            run=run,
+            console=console,
+            rebuild=False,
+            with_publish=True,
+        ),
+        lambda: pipeline.look_up([target], tmp_path / "l", refresh=False, run=run, console=console),
+    ):
+        with pytest.raises(ConfigError, match=r"APP_LOGIN must have the credentials of registry\.example\.com"):
+            start()
+    assert [*tmp_path.iterdir()] == []

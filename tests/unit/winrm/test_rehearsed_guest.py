@@ -575,3 +575,35 @@ def test_a_tree_with_updates_begins_with_a_restart(tmp_path: Path, kind: str, *,
     for name in ("start.ps1", "generalise.ps1", "logs.ps1"):
         (tmp_path / "guest" / name).write_bytes(b"s")
     assert tree_of.expected_from_tree(tmp_path).begins_with_restart is begins
+
+
+_SIGNED_IN = dataclasses.replace(_PHASE_2, credentials={"registry.example.com": "YTpi"})
+
+
+def _variables(key: str = "registry.example.com", auth: str = "YTpi") -> bytes:
+    value = base64.b64encode(json.dumps({"auths": {key: {"auth": auth}}}).encode()).decode()
+    return f'$env:IMAGEGEN_REGISTRIES="{value}"; $env:PACKER_BUILD_NAME="image"; '.encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (_variables(), ""),
+        (_variables(auth="YTpj"), "has not the credentials of registry.example.com"),
+        (_variables("docker.io"), "has not the credentials of registry.example.com"),
+        (b'$env:IMAGEGEN_REGISTRIES=""; ', "has not the credentials of registry.example.com"),
+        (b"IMAGEGEN_REGISTRIES=1", "has not the form in which Packer's powershell provisioner writes variables"),
+        (None, "expected the upload of the variables to C:/ProgramData/imagegen/registries.ps1"),
+    ],
+)
+def test_credentials_come_in_front_of_the_phase_that_needs_them(data: bytes | None, fault: str) -> None:
+    said = _Packer({"phase-1": 3010}, dataclasses.replace(_EXPECTED, phases=(_PHASE_1, _SIGNED_IN)))
+    said.bundle()
+    said.phase(_PHASE_1)
+    said.restart()
+    if data is not None:
+        said.upload(data, tree_of.CREDENTIALS_PATH)
+    said.phase(_SIGNED_IN)
+    assert fault in "".join(said.guest.faults)
+    assert ("phase-2" in said.machine.done) is (not fault) is (said.guest.faults == ())
+    assert not any("YTpj" in text for text in said.guest.faults)
