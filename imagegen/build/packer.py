@@ -201,12 +201,12 @@ class CloudSide:
     """The environment variables that Packer sees. A name that ends with `*` is a prefix."""
     secret_names: frozenset[str] = frozenset()
     """Variables that hold secrets although their names do not show it."""
-    secret_texts: tuple[str, ...] = ()
-    """Other texts that no output may hold."""
     traces: str = "(?!)"
     """A regular expression for the names of the temporary resources that Packer makes in the account."""
     advice: str = ""
     """How to find and delete the resources that Packer did not delete."""
+    secret_texts: tuple[str, ...] = ()
+    """Other texts that no output may hold."""
 
 
 @dataclasses.dataclass(frozen=True)
