@@ -89,7 +89,7 @@ GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
 # In the engine's folder, which is closed to Users. start.ps1 deletes it at once.
 CREDENTIALS_PATH = "C:/ProgramData/imagegen/registries.ps1"
-# The HCL variable. imagegen hides the values of variables whose names end like this.
+# The HCL variable of variables.pkr.hcl.j2. imagegen hides the values of variables whose names end like this.
 CREDENTIALS_VARIABLE = "registry_secret"
 
 _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
@@ -114,7 +114,7 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
             }
             for phase in plan.image.phases
         ],
-        "registry_secret": CREDENTIALS_VARIABLE if plan.build.registry_credentials else "",
+        "has_registry_credentials": bool(plan.build.registry_credentials),
         "credentials_path": CREDENTIALS_PATH,
         "begins_with_restart": any(
             resource.kind == "update" for phase in plan.image.phases for resource in phase.resources()

@@ -115,7 +115,7 @@ function Get-Entry { [CmdletBinding()] param($Plan)
 
 function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest, [string]$Registries)
     $session = @{
-        Registries = [System.Text.Encoding]::UTF8.GetString([System.Convert]::FromBase64String($Registries))
+        Registries = (New-Object -TypeName System.Text.UTF8Encoding).GetString([System.Convert]::FromBase64String($Registries))
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}

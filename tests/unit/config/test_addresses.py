@@ -129,7 +129,7 @@ def test_the_keys_are_those_that_name_a_host() -> None:
             "proxy.http",
             "proxy.https",
         ),
-        "runtime.containerd.registry_mirrors",
+        *("registry_credentials[].registry", "runtime.containerd.registry_mirrors"),
     }
 
 

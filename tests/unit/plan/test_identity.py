@@ -88,6 +88,7 @@ FIELDS: dict[type, dict[str, object]] = {
         "timeouts_min": {"winrm": 1},
         "stated": {"allow_eol": True},
         "proxy": {"url": "http://proxy.example.com:3128", "bypass": []},
+        "registry_credentials": {"registry.example.com": {"username_env": "A_USER", "password_env": "A_PASSWORD"}},
     },
 }
 PARTS = {ImagePart: IMAGE, BuildPart: BUILD}

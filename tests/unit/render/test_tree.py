@@ -124,6 +124,7 @@ def test_variables_are_what_is_given_and_facts_of_the_run(tree: dict[str, bytes]
     declared = _blocks(tree, "variable")
     own = _values(tree)[target].get("client_secret_env") is not None
     facts = COMMON_RUN_FACTS | RUN_FACTS[target] | (OWN_CREDENTIALS if own else CREDENTIALS[target])
+    facts |= {"registry_secret"} if b"IMAGEGEN_REGISTRIES" in tree["build.pkr.hcl"] else set()
     assert set(declared) == set(_values(tree)) | facts
     assert {name for name, body in declared.items() if "default" not in body} == set(_values(tree))
     assert {path[0] for path in _used(tree)} == set(declared)
@@ -240,5 +241,6 @@ def test_updates_begin_with_a_restart(file: Path, *, begins: bool, decide: Calla
     text = pipeline.render_tree(decide(file, "aws").decision)["build.pkr.hcl"].decode()
     provisioners = re.findall(r'(?m)^  provisioner "([a-z-]+)"', text)
     assert provisioners[:2] == ["file", "windows-restart" if begins else "windows-shell"]
-    # One for each phase, with a restart between two, and one that seals.
-    assert provisioners.count("windows-shell") == provisioners.count("windows-restart") - begins + 2
+    # One for each phase, with a restart between two, and one that seals. One pulls images with credentials.
+    assert provisioners.count("powershell") == begins
+    assert provisioners.count("windows-shell") + begins == provisioners.count("windows-restart") - begins + 2
