@@ -64,7 +64,7 @@
                     [System.IO.File]::WriteAllText("$folder\config.json", $Context.Registries)
                     $arguments = @('--config', $folder) + $arguments
                 }
-                elseif ($null -ne $one) { $env:CRICTL_AUTH = $one.Value.auth }
+                elseif ($null -ne $one) { [System.Environment]::SetEnvironmentVariable('CRICTL_AUTH', $one.Value.auth) }
             }
             for ($attempt = 1; $attempt -le $attempts; $attempt++) {
                 [System.Console]::Out.WriteLine("getting $($Resource.name), $($Resource.size) bytes, attempt $attempt of $attempts")
@@ -79,7 +79,7 @@
             }
         }
         finally {
-            $env:CRICTL_AUTH = $null
+            [System.Environment]::SetEnvironmentVariable('CRICTL_AUTH', '')
             Clear-Tree -Path $folder
         }
         # By digest, a runtime gives it no other name: pods and the runtime's own configuration look for this one.
