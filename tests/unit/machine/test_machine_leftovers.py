@@ -47,7 +47,10 @@ FILES = {
         (r"C:\Windows\System32\Sysprep\unattend.xml", "an answer file"),
         (r"C:\Autounattend.xml", "an answer file"),
         (r"C:\Windows\imagegen-check\plan.json", "a file of the engine"),
-        *((rf"{HOME}\{name}", "a file of the engine") for name in ("engine.log", "state.json", r"artifacts\a")),
+        *(
+            (rf"{HOME}\{name}", "a file of the engine")
+            for name in ("engine.log", "state.json", "registries.ps1", r"artifacts\a", r"docker\config.json")
+        ),
         (r"C:\Windows\Logs\CBS\CBS.log", "a log of Windows"),
         (r"C:\ProgramData\Amazon\EC2Launch\state\.run-once", "the mark of the builder's first boot"),
     ),
