@@ -5,7 +5,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-$code = 0
+$code = 1
 try {
     Set-Service -Name 'WinRM' -StartupType Automatic
     $limit = [System.TimeSpan]::FromSeconds(120)
@@ -30,9 +30,7 @@ try {
     $null = Remove-NetFirewallRule -Name 'imagegen-winrm-https' -ErrorAction SilentlyContinue
     $null = New-NetFirewallRule -Name 'imagegen-winrm-https' -DisplayName 'imagegen: WinRM over HTTPS' -Enabled True -Profile Any -Direction Inbound `
         -Action Allow -Protocol TCP -LocalPort 5986 -ErrorAction Stop
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

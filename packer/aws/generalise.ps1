@@ -4,7 +4,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-$code = 0
+$code = 1
 try {
     # From the folder that only SYSTEM and Administrators can access. The last phase unpacked and verified it.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
@@ -18,10 +18,7 @@ try {
         # With this file, a node would take its first boot for a later one.
         if ([System.IO.File]::Exists('C:\ProgramData\Amazon\EC2Launch\state\.run-once')) { throw 'EC2Launch was not reset: its .run-once still exists' }
     }
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

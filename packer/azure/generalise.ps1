@@ -4,7 +4,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-$code = 0
+$code = 1
 try {
     # From the folder that only SYSTEM and Administrators can access. The last phase unpacked and verified it.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
@@ -31,10 +31,7 @@ try {
         # A node's agent would take an extension of the builder for one of its own.
         Clear-AgentState -Key 'SOFTWARE\Microsoft\Windows Azure\HandlerState'
     }
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

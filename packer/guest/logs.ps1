@@ -118,7 +118,7 @@ function Get-LogArchive { [CmdletBinding()] param()
     return $memory
 }
 
-$code = 0
+$code = 1
 try {
     $memory = Get-LogArchive
     $memory.Position = 0
@@ -130,9 +130,7 @@ try {
         [System.Console]::Out.WriteLine("imagegen-logs: $($text.Substring($at, [Math]::Min($script:LineLength, $text.Length - $at)))")
     }
     [System.Console]::Out.WriteLine('imagegen-logs: end')
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

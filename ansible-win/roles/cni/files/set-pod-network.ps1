@@ -154,7 +154,5 @@ try {
     foreach ($line in [string]$texts['services.txt'] -split '\r?\n') { if ($line -ne '') { Start-NodeService -Line $line } }
     $code = 0
 }
-catch {
-    [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
-}
+catch { [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

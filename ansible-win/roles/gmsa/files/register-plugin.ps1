@@ -81,7 +81,7 @@ function Show-Registration { [CmdletBinding()] param()
     [System.Console]::Out.WriteLine("dll=$dll`r`nlisted=$($null -ne $listed)`r`nrestored=$(-not [System.IO.File]::Exists($script:Saved))")
 }
 
-$code = 0
+$code = 1
 try {
     if ($Show) { Show-Registration }
     else {
@@ -91,9 +91,7 @@ try {
         try { Register-Plugin }
         finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }
     }
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)") }
 exit $code

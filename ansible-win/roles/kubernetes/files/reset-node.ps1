@@ -51,8 +51,5 @@ try {
     Get-HnsNetwork | Where-Object -FilterScript { $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork
     $code = 0
 }
-catch {
-    [System.Console]::Error.WriteLine("reset-node: $($_.Exception.Message)")
-    [System.Console]::Error.WriteLine($_.ScriptStackTrace)
-}
+catch { [System.Console]::Error.WriteLine("reset-node: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

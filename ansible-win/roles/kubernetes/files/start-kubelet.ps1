@@ -87,7 +87,5 @@ try {
     $process.WaitForExit()
     $code = $process.ExitCode
 }
-catch {
-    [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
-}
+catch { [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code
