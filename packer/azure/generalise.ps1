@@ -29,7 +29,8 @@ try {
         Clear-AgentFolder -Parent 'C:\' -Name 'AzureData' -TimeoutSeconds 60
         Clear-File -Folder 'C:\WindowsAzure\Logs'
         # A node's agent would take an extension of the builder for one of its own.
-        Clear-AgentState -Key 'SOFTWARE\Microsoft\Windows Azure\HandlerState'
+        $state = 'SOFTWARE\Microsoft\Windows Azure\HandlerState'
+        Clear-Optional -What $state -Clear { [Microsoft.Win32.Registry]::LocalMachine.DeleteSubKeyTree($state, $false) }
     }
     $code = 0
 }

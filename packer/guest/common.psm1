@@ -124,7 +124,17 @@ function Get-TreeEntry { [CmdletBinding()] param([string]$Path)
     }
 }
 
-# Deletes a folder with its content. Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
+# True once the test is, and false when the time is over. The test runs at least once.
+function Wait-Until { [CmdletBinding()] param([int]$Seconds, [int]$Every, [scriptblock]$Test)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while (-not (& $Test)) {
+        if ($clock.Elapsed.TotalSeconds -gt $Seconds) { return $false }
+        Start-Sleep -Seconds $Every
+    }
+    return $true
+}
+
+# Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
 function Clear-Tree { [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds = 30)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {

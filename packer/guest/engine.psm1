@@ -251,11 +251,7 @@ function Assert-Order { [CmdletBinding()] param($Session, [object[]]$Earlier, $O
         throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before the first phase: use a base image without one, or windows.updates, whose build begins with a restart')
     }
     # Windows may still be finishing the restart, and removes its marks a little later.
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($clock.Elapsed.TotalSeconds -lt 120) {
-        Start-Sleep -Seconds 2
-        if (-not (Test-RestartPending)) { return }
-    }
+    if (Wait-Until -Seconds 120 -Every 2 -Test { -not (Test-RestartPending) }) { return }
     throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending: the one after $($Earlier[-1].name) was not taken")
 }
 
