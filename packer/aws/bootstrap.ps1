@@ -18,7 +18,6 @@ try {
     $null = Set-WSManInstance -ResourceURI 'winrm/config/winrs' -ValueSet @{ MaxMemoryPerShellMB = '2048' }
     $null = Set-WSManInstance -ResourceURI 'winrm/config/service' -ValueSet @{ AllowUnencrypted = 'false' }
     $null = Set-WSManInstance -ResourceURI 'winrm/config/service/auth' -ValueSet @{ Basic = 'false'; Negotiate = 'true' }
-    # One listener, on port 5986, with a certificate for two days.
     $certificate = New-SelfSignedCertificate -DnsName $env:COMPUTERNAME -CertStoreLocation 'Cert:\LocalMachine\My' -FriendlyName 'imagegen-winrm' `
         -KeyAlgorithm RSA -KeyLength 2048 -HashAlgorithm SHA256 -KeyExportPolicy NonExportable -NotAfter ([System.DateTime]::Now.AddDays(2))
     foreach ($listener in @(Get-WSManInstance -ResourceURI 'winrm/config/Listener' -Enumerate)) {

@@ -1,4 +1,3 @@
-# Shared functions of the engine and the kinds: failures with an exit code, text, native programs, the registry.
 # Imported with -Global, so that the script blocks of the kinds find them wherever they run.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
@@ -8,7 +7,6 @@ $script:Utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $fals
 # Explicitly the 64-bit view: a 32-bit host would otherwise read another registry.
 $script:LocalMachine = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win32.RegistryHive]::LocalMachine, [Microsoft.Win32.RegistryView]::Registry64)
 
-# An exception with the exit code for the entry script.
 function Get-Failure { [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message
     $failure.Data['ExitCode'] = $ExitCode
@@ -70,7 +68,6 @@ function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
     }
 }
 
-# Copies a file to <path>.new, verifies its sha256, and then moves it to its path. <path>.new is always removed.
 # A copy inherits the access rights of its folder. A moved file would keep its old rights.
 function Copy-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To, [string]$Digest)
     $new = $To + '.new'
@@ -178,10 +175,8 @@ function ConvertTo-NativeArgument { [CmdletBinding()] param([string]$Value)
     return '"' + ($Value -replace '(\\*)"', '$1$1\"' -replace '(\\+)$', '$1$1') + '"'
 }
 
-# Runs a program with a deadline. Throws on an unexpected exit code.
 # -ArgumentLine is passed unchanged, for programs with their own quoting.
-function Invoke-Native {
-    [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
+function Invoke-Native { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
     $line = (@(foreach ($one in $ArgumentList) { ConvertTo-NativeArgument -Value $one }) + @($ArgumentLine) -join ' ').Trim()
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $FilePath, $line -Property @{
         UseShellExecute = $false; CreateNoWindow = $true; RedirectStandardInput = $true; RedirectStandardOutput = $true; RedirectStandardError = $true
@@ -254,12 +249,10 @@ function Open-RegistryKey { [CmdletBinding()] param([string]$Key); $script:Local
 
 function Test-RegistryKey { [CmdletBinding()] param([string]$Key)
     $opened = Open-RegistryKey -Key $Key
-    if ($null -eq $opened) { return $false }
-    $opened.Dispose()
-    return $true
+    if ($null -ne $opened) { $opened.Dispose() }
+    $null -ne $opened
 }
 
-# The names of the subkeys of a key; none if the key does not exist.
 function Get-RegistrySubKey { [CmdletBinding()] param([string]$Key)
     $opened = Open-RegistryKey -Key $Key
     if ($null -eq $opened) { return }
@@ -302,7 +295,6 @@ function Write-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Na
     finally { $opened.Dispose() }
 }
 
-# The KB numbers of Windows' packages that are in one of these states, or in any, with the revision of Windows that a cumulative update brings.
 function Get-UpdatePackage { [CmdletBinding()] param([int[]]$State = @())
     $packages = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\Packages'
     foreach ($name in Get-RegistrySubKey -Key $packages) {

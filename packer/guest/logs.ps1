@@ -26,7 +26,6 @@ $script:LineLength = 900
 # Packer waits no longer than its own limit for this script.
 $script:Seconds = 90
 
-# The engine's files first, then the newest.
 function Get-LogFile { [CmdletBinding()] param([System.Collections.Generic.List[string]]$Notes)
     $found = @(foreach ($place in $script:Places) {
             if (-not [System.IO.Directory]::Exists($place[1])) { continue }

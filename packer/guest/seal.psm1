@@ -124,7 +124,6 @@ function Clear-AgentFolder { [CmdletBinding()] param([string]$Parent, [string]$N
     }
 }
 
-# Temporary files, or logs, except those that a program has open.
 function Clear-File { [CmdletBinding()] param([string]$Folder)
     if (-not [System.IO.Directory]::Exists($Folder)) { return }
     Clear-Optional -What $Folder -Clear {

@@ -31,7 +31,6 @@ function Read-Argument { [CmdletBinding()] param([string[]]$Word)
     return $given
 }
 
-# Checks all arguments before anything is changed. Returns them with the bundle's full path.
 function Resolve-Argument { [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
         if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
@@ -97,7 +96,6 @@ function Expand-Bundle { [CmdletBinding()] param([string]$Path, [string]$Digest,
 
 function Get-FileDigest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant() }
 
-# Verifies plan.json by its digest and every other file by the plan's list. Other files are an error. Returns the plan.
 function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
     $path = [System.IO.Path]::Combine($Folder, 'plan.json')
     if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }

@@ -17,9 +17,8 @@ try {
     [System.IO.File]::Copy("$image\cluster\net-conf.json", "$drive\etc\kube-flannel\net-conf.json", $true)
     # An earlier flanneld wrote it.
     [System.IO.File]::Delete("$drive\run\flannel\subnet.env")
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = [System.Environment]::ExpandEnvironmentVariables($env:PROGRAM)
-    $start.Arguments = [System.Environment]::ExpandEnvironmentVariables($env:ARGUMENTS)
+    $program, $arguments = [System.Environment]::ExpandEnvironmentVariables($env:PROGRAM), [System.Environment]::ExpandEnvironmentVariables($env:ARGUMENTS)
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $program, $arguments
     $start.UseShellExecute = $false
     $process = [System.Diagnostics.Process]::Start($start)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()

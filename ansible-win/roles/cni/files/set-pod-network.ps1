@@ -39,14 +39,12 @@ function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Na
     }
 }
 
-# The address that lies some places after the first of a range.
 function Get-Address { [CmdletBinding()] param([string]$Range, [int]$Place)
     $bytes = [System.Net.IPAddress]::Parse(($Range -split '/')[0]).GetAddressBytes()
     $bytes[3] = [byte]($bytes[3] + $Place)
     return $bytes -join '.'
 }
 
-# The range in which an address lies.
 function Get-Range { [CmdletBinding()] param([string]$Address, [int]$Bits)
     $bytes = [System.Net.IPAddress]::Parse($Address).GetAddressBytes()
     for ($at = 0; $at -lt 4; $at++) {

@@ -4,11 +4,8 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-function Invoke-Program {
-    [CmdletBinding()] param([string]$Path, [string]$Arguments)
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = $Path
-    $start.Arguments = $Arguments
+function Invoke-Program { [CmdletBinding()] param([string]$Path, [string]$Arguments)
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $Path, $Arguments
     # kubeadm uses paths without a drive.
     $start.WorkingDirectory = 'C:\'
     $start.UseShellExecute = $false
