@@ -13,7 +13,7 @@ try {
         if (-not [System.IO.File]::Exists($launch)) { throw "there is no $launch" }
     } -Generalise {
         $null = Invoke-Native -FilePath $launch -ArgumentList 'reset', '--block' -TimeoutSeconds 300
-        Invoke-Sysprep -FilePath $launch -ArgumentList 'sysprep' -TimeoutSeconds 1500
+        Invoke-Program -FilePath $launch -ArgumentList 'sysprep' -TimeoutSeconds 1500
     } -Finish {
         # With this file, a node would take its first boot for a later one.
         if ([System.IO.File]::Exists('C:\ProgramData\Amazon\EC2Launch\state\.run-once')) { throw 'EC2Launch was not reset: its .run-once still exists' }

@@ -79,7 +79,6 @@ function Write-Entry { [CmdletBinding()] param($Zip, [string]$Name, [byte[]]$Dat
     finally { $target.Dispose() }
 }
 
-# The zip, in memory. What cannot be read is a line of notes.txt in it.
 function Get-LogArchive { [CmdletBinding()] param()
     Add-Type -AssemblyName System.IO.Compression
     $clock = [System.Diagnostics.Stopwatch]::StartNew()

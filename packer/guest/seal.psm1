@@ -1,4 +1,3 @@
-# The common part of the generalise scripts of all clouds: removes everything of the build from the image.
 # Checks first and deletes last: after a failed check or a failed sysprep the machine still has its logs and can be sealed again.
 # Imported from the bundle, whose folder it deletes at the end: the code that runs afterwards is in memory.
 Set-StrictMode -Version Latest
@@ -155,10 +154,11 @@ function Clear-SysprepCall { [CmdletBinding()] param()
     finally { $key.Dispose() }
 }
 
-# The exit code of a program that calls sysprep decides nothing: Windows' own mark says what sysprep did.
-function Invoke-Sysprep { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int]$TimeoutSeconds)
+# Its exit code decides nothing: it is in the build's log. After sysprep, Windows' own mark says what it did.
+function Invoke-Program { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int]$TimeoutSeconds)
     $done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
-    if ($done.ExitCode -ne 0) { [System.Console]::Out.WriteLine("$FilePath ended with $($done.ExitCode): $($done.Output)") }
+    $output = if ($done.ExitCode -ne 0) { ": $($done.Output)" }
+    [System.Console]::Out.WriteLine("$FilePath $($ArgumentList -join ' ')$ArgumentLine ended with $($done.ExitCode)$output")
 }
 
 function Get-ImageState { [CmdletBinding()] param()
@@ -193,16 +193,10 @@ function Clear-WinRmListener { [CmdletBinding()] param()
     finally { $parent.Dispose() }
 }
 
-# Runs a program that makes nodes smaller or faster. Whatever goes wrong is only a line in the log, because nodes also start without.
+# Nodes also start without what such a program does: they are only smaller or faster.
 function Invoke-Optional { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList, [int]$TimeoutSeconds)
-    $line = "$FilePath $($ArgumentList -join ' ')"
-    try {
-        $done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
-        $line += " ended with $($done.ExitCode)"
-        if ($done.ExitCode -ne 0) { $line += ": $($done.Output)" }
-    }
-    catch { $line += " failed: $($_.Exception.Message)" }
-    [System.Console]::Out.WriteLine($line)
+    try { Invoke-Program -FilePath $FilePath -ArgumentList $ArgumentList -TimeoutSeconds $TimeoutSeconds }
+    catch { [System.Console]::Out.WriteLine("$FilePath $($ArgumentList -join ' ') failed: $($_.Exception.Message)") }
 }
 
 # Windows keeps the event logs that are switched on for tracing.
@@ -261,4 +255,4 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
     Clear-WinRmListener
 }
 
-Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Sysprep', 'Wait-CloudService', 'Assert-NoAgent', 'Clear-AgentFolder', 'Clear-Optional', 'Clear-File')
+Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Program', 'Wait-CloudService', 'Assert-NoAgent', 'Clear-AgentFolder', 'Clear-Optional', 'Clear-File')

@@ -56,13 +56,15 @@ MAKE_NORMAL = "[System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes
 DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
 IN_FOLDER = "$program.TrimStart('\"').StartsWith($Folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)"
 REFUSE = 'throw "an extension is installed: '
-RUN_OPTIONAL = "$done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -GoodExitCode @()"
+RUN_OPTIONAL = "Invoke-Program -FilePath $FilePath -ArgumentList $ArgumentList -TimeoutSeconds"
 COMPILE = "Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', "
-OPTIONAL_FAILED = '$line += " failed: $($_.Exception.Message)"'
+OPTIONAL_FAILED = (
+    "[System.Console]::Out.WriteLine(\"$FilePath $($ArgumentList -join ' ') failed: $($_.Exception.Message)\")"
+)
 
 NEVER_EXPIRE = "'accounts', '/maxpwage:unlimited'"
 LIST_BUILDER = "Write-TextFile -Path 'C:\\Windows\\Setup\\Scripts\\accounts.txt' -Text \"500`r`n\""
-RUN_SYSPREP = "Invoke-Sysprep -FilePath $sysprep"
+RUN_SYSPREP = "Invoke-Program -FilePath $sysprep"
 NOT_GENERALISED = "if (-not (Wait-Until -Seconds 600 -Every 2 -Test { (Get-ImageState) -eq $script:Generalised }))"
 ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
 FOUND_OR_LATE = "if ($found.Count -gt 0 -or $clock.Elapsed.TotalSeconds -gt 60) { break }"
@@ -107,7 +109,7 @@ MENDS = (
         "G3-no-exit-code-of-sysprep-fails-the-seal",
         SEAL,
         (
-            in_order(ANY_CODE, "if ($done.ExitCode -ne 0) {", within="Invoke-Sysprep"),
+            in_order(ANY_CODE, "[System.Console]::Out.WriteLine(", within="Invoke-Program"),
             in_order("& $Generalise", NOT_GENERALISED, within="Invoke-Seal"),
         ),
         ((ANY_CODE, ANY_CODE.replace("@()", "@(0)")), (NOT_GENERALISED, "if ($false)")),
@@ -271,12 +273,10 @@ MENDS = (
         SEAL,
         (
             tried(RUN_OPTIONAL, within="Invoke-Optional", catch=OPTIONAL_FAILED),
-            in_order("    try {", "[System.Console]::Out.WriteLine($line)", within="Invoke-Optional"),
             in_order(COMPILE, "& $Generalise", within="Invoke-Seal"),
         ),
         (
             (f"catch {{ {OPTIONAL_FAILED} }}", "catch { throw }"),
-            ("    [System.Console]::Out.WriteLine($line)\n", ""),
             (COMPILE, COMPILE.replace("executeQueuedItems", "display")),
         ),
     ),

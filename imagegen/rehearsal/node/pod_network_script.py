@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "3b3e1e8aa50a6f59a252ed8ff2f416254a7d9586213d5178913ae8f6747d4577"
+SHA256 = "f778aede9dc12224b6ff11c48dd8c2afd2fc7ce79d577ec65bd09b7479d3cf70"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")

@@ -8,13 +8,6 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# The name under which kubelet registered: kubeadm's argument, or the machine's own name.
-function Get-NodeName { [CmdletBinding()] param([string]$Path)
-    $found = [regex]::Match([System.IO.File]::ReadAllText($Path), '--hostname-override=([^\s"'']+)')
-    if ($found.Success) { return $found.Groups[1].Value }
-    return [System.Net.Dns]::GetHostName().ToLowerInvariant()
-}
-
 # Asks the cluster for the node's range, which a controller assigns some time after the join.
 function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
     # kubectl asks an unreachable server five times: all of them must end within a minute.
@@ -111,7 +104,9 @@ function Start-NodeService { [CmdletBinding()] param([string]$Line)
 
 $code = 1
 try {
-    $node = Get-NodeName -Path "$StateFolder\kubeadm-flags.env"
+    # The name under which kubelet registered: kubeadm's argument, or the machine's own name.
+    $found = [regex]::Match([System.IO.File]::ReadAllText("$StateFolder\kubeadm-flags.env"), '--hostname-override=([^\s"'']+)')
+    $node = if ($found.Success) { $found.Groups[1].Value } else { [System.Net.Dns]::GetHostName().ToLowerInvariant() }
     $folder = "$PSScriptRoot\cni"
     $texts = @{}
     foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
