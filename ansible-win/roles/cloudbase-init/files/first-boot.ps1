@@ -5,7 +5,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# Removes all inbound rules for the builder's port: the image's own and the platform's. Returns a reason for each that could not be removed.
+# Also the platform's own rule.
 function Clear-BuilderRule { [CmdletBinding()] param()
     foreach ($filter in @(Get-NetFirewallPortFilter -Protocol TCP -ErrorAction Stop | Where-Object -FilterScript { @($_.LocalPort) -contains '5986' })) {
         try { $rules = @(Get-NetFirewallRule -AssociatedNetFirewallPortFilter $filter -ErrorAction Stop | Where-Object -FilterScript { [string]$_.Direction -eq 'Inbound' }) }
@@ -20,7 +20,6 @@ function Clear-BuilderRule { [CmdletBinding()] param()
     }
 }
 
-# Removes the certificates of the removed listeners, with their keys. Returns a reason for each that could not be removed, and then keeps the list.
 function Clear-BuilderCertificate { [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
     $reasons = @(foreach ($print in [System.IO.File]::ReadAllLines($List)) {
