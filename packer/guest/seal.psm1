@@ -10,7 +10,6 @@ $script:Listeners = 'SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
 $script:Engine = 'C:\ProgramData\imagegen'
 $script:SetupScripts = 'C:\Windows\Setup\Scripts'
 $script:Generalised = 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE'
-$script:Profiles = [System.IO.Directory]::GetDirectories('C:\Users') + 'C:\Windows\System32\config\systemprofile'
 
 function Assert-ReadyToSeal { [CmdletBinding()] param()
     $sysprep = Get-SystemTool -Name 'Sysprep\sysprep.exe'
@@ -45,6 +44,8 @@ function Assert-NoAgent { [CmdletBinding()] param([string]$Folder)
     }
 }
 
+function Get-ProfileFolder { [CmdletBinding()] param(); [System.IO.Directory]::GetDirectories('C:\Users') + 'C:\Windows\System32\config\systemprofile' }
+
 # What Packer, the engine and users left. This includes the running script, which is in memory.
 # What is in the engine's folder comes last, so that another try is possible until everything else is deleted. The release record stays.
 function Get-Leftover { [CmdletBinding()] param()
@@ -52,7 +53,7 @@ function Get-Leftover { [CmdletBinding()] param()
         @('C:\Windows\Temp', 'imagegen-*'), @('C:\Windows\Temp', 'packer-*'), @('C:\Windows\Temp', 'script-*.ps1'), @('C:\Windows\Temp', 'winrmcp-*'),
         @('C:\ProgramData\ssh', 'ssh_host_*')
     )
-    foreach ($profilePath in $script:Profiles) {
+    foreach ($profilePath in Get-ProfileFolder) {
         $places += ,@("$profilePath\AppData\Roaming\Microsoft\Windows\PowerShell\PSReadLine", '*_history.txt')
         $places += ,@("$profilePath\AppData\Local\Temp", 'winrmcp-*')
     }
@@ -202,8 +203,8 @@ function Invoke-Optional { [CmdletBinding()] param([string]$FilePath, [string[]]
 # Windows keeps the event logs that are switched on for tracing.
 function Clear-EventRecord { [CmdletBinding()] param([int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    $session = [System.Diagnostics.Eventing.Reader.EventLogSession]::GlobalSession
     Clear-Optional -What 'the content of event logs' -Clear {
+        $session = [System.Diagnostics.Eventing.Reader.EventLogSession]::GlobalSession
         foreach ($name in @($session.GetLogNames())) {
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "no time was left for $name and the logs after it" }
             Clear-Optional -What "event log $name" -Clear { $null = $session.ClearLog($name) }
@@ -247,7 +248,7 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
     }
     & $Finish
     # Not before: logs are needed if sysprep fails.
-    $temporary = @(foreach ($one in $script:Profiles) { "$one\AppData\Local\Temp" })
+    $temporary = @(foreach ($one in Get-ProfileFolder) { "$one\AppData\Local\Temp" })
     foreach ($folder in $temporary + 'C:\Windows\Temp' + 'C:\Windows\Logs') { Clear-File -Folder $folder }
     Clear-EventRecord -TimeoutSeconds 300
     Clear-Leftover

@@ -390,8 +390,8 @@ def test_what_sealing_deletes_is_the_same_in_script_model_and_catalogue() -> Non
     below = re.findall(r"""@\("\$profilePath\\([^"]+)", '([^']+)'\)""", script)
     assert "GetDirectories('C:\\Windows', '{}')".format(CHECK_HOME.rpartition("\\")[2]) in script
     assert (tuple(files), tuple(below)) == (LEFTOVERS, PROFILE_LEFTOVERS)
-    profiles = "[System.IO.Directory]::GetDirectories('C:\\Users') + 'C:\\Windows\\System32\\config\\systemprofile'\n"
-    assert f"$script:Profiles = {profiles}" in script
+    profiles = "[System.IO.Directory]::GetDirectories('C:\\Users') + 'C:\\Windows\\System32\\config\\systemprofile'"
+    assert f"function Get-ProfileFolder {{ [CmdletBinding()] param(); {profiles} }}" in script
     answers = script.partition("# Answer files of the base image")[2].partition("\n        }\n")[0]
     assert tuple(one.rstrip("\\") for one in re.findall(r"'(C:[^']*)'", answers)) == ANSWER_FOLDERS
     assert f"'{ANSWERS}'" in answers
