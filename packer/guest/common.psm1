@@ -43,9 +43,18 @@ function ConvertTo-AsciiJson { [CmdletBinding()] param($Value)
 }
 
 # .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
+# Retries, because a virus scanner may hold a file for a moment: until then a deleted name is still taken.
 function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
-    [System.IO.File]::Delete($To)
-    [System.IO.File]::Move($From, $To)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ($true) {
+        try {
+            [System.IO.File]::Delete($To)
+            [System.IO.File]::Move($From, $To)
+            return
+        }
+        catch { if ($clock.Elapsed.TotalSeconds -gt 5) { throw } }
+        Start-Sleep -Milliseconds 100
+    }
 }
 
 function Write-TextFile { [CmdletBinding()] param([string]$Path, [string]$Text)
@@ -229,18 +238,18 @@ function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File,
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while (-not [System.IO.File]::Exists($Answer)) {
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "the task $Name did not finish within $TimeoutSeconds s" }
-            # 267009 is that it runs, and 267011 that it has not run yet.
+            # 267009 is that it runs, 267011 that it has not run yet, and 267045 that it is queued.
             $result = [long](Get-ScheduledTaskInfo -TaskName $Name -TaskPath '\' -ErrorAction Stop).LastTaskResult
-            if (@(267009, 267011) -notcontains $result -and $clock.Elapsed.TotalSeconds -gt 60 -and -not [System.IO.File]::Exists($Answer)) {
+            if (@(267009, 267011, 267045) -notcontains $result -and $clock.Elapsed.TotalSeconds -gt 60 -and -not [System.IO.File]::Exists($Answer)) {
                 throw "the task $Name ended with $result, and left no answer"
             }
             Start-Sleep -Seconds 5
         }
     }
     finally {
-        # One that was never registered cannot be removed.
+        # One that was never registered cannot be removed. Unregister-ScheduledTask would fail if any task of the machine is malformed.
         Stop-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction SilentlyContinue
-        Unregister-ScheduledTask -TaskName $Name -TaskPath '\' -Confirm:$false -ErrorAction SilentlyContinue
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'schtasks.exe') -ArgumentList '/Delete', '/TN', "\$Name", '/F' -GoodExitCode 0, 1
     }
 }
 

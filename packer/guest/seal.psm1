@@ -38,7 +38,7 @@ function Assert-NoAgent { [CmdletBinding()] param([string]$Folder)
             catch [System.Security.SecurityException] { continue }
         })
     foreach ($program in @(Get-RunningProgram) + $commands) {
-        if ($program.TrimStart('"').StartsWith($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase)) {
+        if ($program.IndexOf($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase) -ge 0) {
             throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
         }
     }
@@ -219,9 +219,9 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
     # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot. Sysprep may have disabled the cloud's agents.
     if ((Get-ImageState) -ne $script:Generalised) {
         & $Assert
-        # A killed build left them. The registry has their names: Get-ScheduledTask fails if any task of the machine is malformed.
+        # A killed build left them. The registry has their names: the cmdlets of tasks fail if any task of the machine is malformed.
         foreach ($name in @(Get-RegistrySubKey -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Schedule\TaskCache\Tree')) {
-            if ($name -match '\A(packer-.+|imagegen-(add-ssh-server|updates))\z') { Unregister-ScheduledTask -TaskName $name -TaskPath '\' -Confirm:$false -ErrorAction Stop }
+            if ($name -match '\A(packer-.+|imagegen-(add-ssh-server|updates))\z') { $null = Invoke-Native -FilePath (Get-SystemTool -Name 'schtasks.exe') -ArgumentList '/Delete', '/TN', "\$name", '/F' }
         }
         # Without /ResetBase, so that an update can still be removed from a node.
         Invoke-Optional -FilePath (Get-SystemTool -Name 'dism.exe') -ArgumentList '/Online', '/Cleanup-Image', '/StartComponentCleanup', '/NoRestart', '/Quiet' -TimeoutSeconds 3600

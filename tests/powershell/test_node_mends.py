@@ -54,7 +54,7 @@ RUNNING = "$programs = @(Get-RunningProgram)"
 LIST_TREE = "$entries = @(Get-TreeEntry -Path $Path)"
 MAKE_NORMAL = "[System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)"
 DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
-IN_FOLDER = "$program.TrimStart('\"').StartsWith($Folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)"
+IN_FOLDER = "$program.IndexOf($Folder + '\\', [System.StringComparison]::OrdinalIgnoreCase) -ge 0"
 REFUSE = 'throw "an extension is installed: '
 RUN_OPTIONAL = "Invoke-Program -FilePath $FilePath -ArgumentList $ArgumentList -TimeoutSeconds"
 COMPILE = "Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', "
@@ -80,8 +80,11 @@ ADAPTER_IS_BACK = "Enable-Forwarding -Address $NodeAddress"
 ATTACH_ENDPOINT = "\n    Enable-Forwarding -Address $EndpointAddress -Endpoint $endpoint.ID"
 ATTACH = '$null = Invoke-Hns -Method POST -Path "/endpoints/$Endpoint/attach"'
 KEEP_REFUSAL = "$refusal = $_.Exception.Message"
-HAS_ADDRESS = "if ($found.Count -gt 0) { break }"
-ATTACHED_TOO_LATE = 'if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter has the address $Address'
+HAS_ADDRESS = (
+    "if ($found.Count -gt 0) { Set-NetIPInterface -InterfaceIndex $found[0].InterfaceIndex -AddressFamily IPv4 "
+    "-Forwarding Enabled -ErrorAction Stop; return }"
+)
+ATTACHED_TOO_LATE = 'if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter that forwards has the address $Address'
 
 MENDS = (
     Mend(
@@ -95,7 +98,8 @@ MENDS = (
         POD_NETWORK,
         (
             in_order("if ($null -eq $network)", ADAPTER_IS_BACK, "if ($null -eq $endpoint)", ATTACH_ENDPOINT),
-            in_order(HAS_ADDRESS, ATTACHED_TOO_LATE, "if ($Endpoint -ne '')", within="Enable-Forwarding"),
+            in_order(ATTACHED_TOO_LATE, "if ($Endpoint -ne '')", within="Enable-Forwarding"),
+            tried(HAS_ADDRESS, within="Enable-Forwarding", catch=KEEP_REFUSAL),
             tried(ATTACH, within="Enable-Forwarding", catch=KEEP_REFUSAL),
         ),
         (

@@ -138,7 +138,7 @@ MENDS = (
         "P10-a-service-is-asked-once-and-from-a-state-that-allows-it",
         COMMON,
         (
-            in_order(FROM_STATES, "while ($true) {"),
+            in_order(FROM_STATES, "while ($true) {", within="Wait-ServiceState"),
             only_where(MAY_ASK, "$null = $service.Start()", within="Wait-ServiceState"),
             only_where(MAY_ASK, "Stop-Service -Name $Name -Force -NoWait", within="Wait-ServiceState"),
             in_order(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "d8050753edd788c875da20537c70befdb38f0769f103a7b7ef83613df87042a0"
+SHA256: Final = "d045ca406ffb39ce997295ea4ec7edb97d54d51a3eed4d82e4d7de6cae370f68"
 _SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")

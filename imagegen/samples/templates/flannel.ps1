@@ -10,7 +10,7 @@ try {
     $image = "$($env:CONTAINER_SANDBOX_MOUNT_POINT)"
     $drive = $env:NODE_DRIVE
     $reserved = "$drive\var\lib\cni\networks\$($env:NETWORK)"
-    foreach ($folder in "$drive\opt\cni\bin", "$drive\etc\cni\net.d", "$drive\etc\kube-flannel", $reserved) { $null = [System.IO.Directory]::CreateDirectory($folder) }
+    foreach ($folder in "$drive\opt\cni\bin", "$drive\etc\cni\net.d", "$drive\etc\kube-flannel", "$drive\run\flannel", $reserved) { $null = [System.IO.Directory]::CreateDirectory($folder) }
     foreach ($file in [System.IO.Directory]::GetFiles("$image\cni", '*.exe')) {
         [System.IO.File]::Copy($file, "$drive\opt\cni\bin\$([System.IO.Path]::GetFileName($file))", $true)
     }

@@ -367,7 +367,7 @@ def test_a_machine_that_is_generalised_needs_no_agent(tmp_path: Path) -> None:
 def test_the_script_seals_in_the_models_order() -> None:
     _, _, seal = (PACKER / "guest" / "seal.psm1").read_text().partition("\nfunction Invoke-Seal {")
     order = [
-        "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "Unregister-ScheduledTask",
+        "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "schtasks.exe",
         "StartComponentCleanup", "executeQueuedItems", "*unattend*.xml", "Clear-SysprepCall", "& $Generalise",
         "Wait-Until", "& $Finish", "Clear-File", "Clear-EventRecord", "Clear-Leftover", "if ($Trim)",
         "Clear-WinRmListener",

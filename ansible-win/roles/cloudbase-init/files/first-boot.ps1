@@ -42,7 +42,8 @@ function Close-BuilderAccount { [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
     $numbers = @([System.IO.File]::ReadAllLines($List))
     $reasons = @(foreach ($account in @(Get-LocalUser -ErrorAction Stop)) {
-            if ($numbers -notcontains $account.SID.Value.Substring($account.SID.Value.LastIndexOf('-') + 1)) { continue }
+            $number = $account.SID.Value.Substring($account.SID.Value.LastIndexOf('-') + 1)
+            if ($numbers -notcontains $number) { continue }
             try { Disable-LocalUser -SID $account.SID -ErrorAction Stop }
             catch { "account $($account.Name) could not be disabled: $($_.Exception.Message)" }
             try {
@@ -51,8 +52,8 @@ function Close-BuilderAccount { [CmdletBinding()] param([string]$List)
                 Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop
             }
             catch { "account $($account.Name) could not get another password: $($_.Exception.Message)" }
-            # After the image was sealed, the entry of a profile may still have the old SID of its account.
-            $own = { $_.SID -eq $account.SID.Value -or $_.LocalPath -eq "C:\Users\$($account.Name)" }
+            # After the image was sealed, the entry of a profile may still have the old SID of its account, with the same number.
+            $own = { $_.SID -like "S-1-5-21-*-$number" -or $_.LocalPath -eq "C:\Users\$($account.Name)" }
             try { Get-CimInstance -ClassName 'Win32_UserProfile' -OperationTimeoutSec 60 -ErrorAction Stop | Where-Object -FilterScript $own | Remove-CimInstance -OperationTimeoutSec 60 -ErrorAction Stop }
             catch { "the profile of account $($account.Name) could not be removed: $($_.Exception.Message)" }
             # Its old name is free for an account of the node.

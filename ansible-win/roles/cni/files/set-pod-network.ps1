@@ -62,15 +62,16 @@ function Enable-Forwarding { [CmdletBinding()] param([string]$Address, [string]$
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         $found = @(Get-NetIPAddress -AddressFamily IPv4 | Where-Object -FilterScript { $_.IPAddress -eq $Address })
-        if ($found.Count -gt 0) { break }
-        if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter has the address $Address one minute after its network was created. $refusal" }
+        # HNS may still be making it.
+        try { if ($found.Count -gt 0) { Set-NetIPInterface -InterfaceIndex $found[0].InterfaceIndex -AddressFamily IPv4 -Forwarding Enabled -ErrorAction Stop; return } }
+        catch { $refusal = $_.Exception.Message }
+        if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter that forwards has the address $Address one minute after its network was created. $refusal" }
         if ($Endpoint -ne '') {
             try { $null = Invoke-Hns -Method POST -Path "/endpoints/$Endpoint/attach" -Request '{"SystemType":"Host","CompartmentId":1}' }
             catch { $refusal = $_.Exception.Message }
         }
         Start-Sleep -Seconds 1
     }
-    Set-NetIPInterface -InterfaceIndex $found[0].InterfaceIndex -AddressFamily IPv4 -Forwarding Enabled
 }
 
 # Creates the network that the plugin looks for by its name. On a bridge, pods reach other nodes through an endpoint of the host at the second address.
@@ -86,7 +87,8 @@ function Set-Network { [CmdletBinding()] param([string]$Request, [string]$NodeAd
     $name = "$($wanted.Name)_ep"
     $endpoint = @(Invoke-Hns -Method GET -Path '/endpoints/' -Request '') | Where-Object -FilterScript { $_.Name -eq $name } | Select-Object -First 1
     if ($null -eq $endpoint) {
-        $endpoint = Invoke-Hns -Method POST -Path '/endpoints/' -Request (ConvertTo-Json -Depth 2 -InputObject @{ Name = $name; VirtualNetwork = $network.ID; IPAddress = $EndpointAddress })
+        # Without this gateway, HNS gives the node a second default route, to an address that nobody has.
+        $endpoint = Invoke-Hns -Method POST -Path '/endpoints/' -Request (ConvertTo-Json -Depth 2 -InputObject @{ Name = $name; VirtualNetwork = $network.ID; IPAddress = $EndpointAddress; GatewayAddress = '0.0.0.0' })
     }
     # Also one that another run only created.
     Enable-Forwarding -Address $EndpointAddress -Endpoint $endpoint.ID
@@ -99,6 +101,8 @@ function Start-NodeService { [CmdletBinding()] param([string]$Line)
     if ($value -eq 'AppParameters') { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType ExpandString -Value $text -Force }
     elseif ($value) { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType MultiString -Value ($text -split '\|') -Force }
     Set-Service -Name $name -StartupType Automatic
+    # One that runs has the values of an earlier call.
+    Stop-Service -Name $name -Force
     Start-Service -Name $name
 }
 
@@ -120,8 +124,8 @@ try {
     foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
         if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
     }
-    $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property RouteMetric)[0]
-    $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4)[0]
+    $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property { $_.RouteMetric + $_.InterfaceMetric })[0]
+    $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4 | Where-Object -FilterScript { -not $_.SkipAsSource })[0]
     $values = @{
         '<CLUSTER_CIDR>' = $ClusterCidr; '<SERVICE_CIDR>' = $ServiceCidr; '<POD_CIDR>' = $PodCidr
         '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1

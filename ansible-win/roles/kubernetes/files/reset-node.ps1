@@ -20,14 +20,22 @@ function Invoke-Program { [CmdletBinding()] param([string]$Path, [string]$Argume
 $code = 1
 $state = 'C:\var\lib\kubelet'
 $configurations = 'C:\etc\cni\net.d'
+$clock = [System.Diagnostics.Stopwatch]::StartNew()
+$stopped = @()
 try {
     foreach ($name in 'kubelet', 'kube-proxy', 'flanneld', 'hybrid-overlay-node', 'CalicoFelix', 'CalicoNode') {
         if (-not (Test-Path -LiteralPath "HKLM:\SYSTEM\CurrentControlSet\Services\$name")) { continue }
-        # set-pod-network.ps1 has made the others automatic. On the image they are manual.
-        if ($name -ne 'kubelet') { Set-Service -Name $name -StartupType Manual }
+        $stopped += $name
+        # Windows would start one again that has just ended.
+        Set-Service -Name $name -StartupType Disabled
         $service = Get-Service -Name $name
-        if ([string]$service.Status -ne 'Stopped') { $service.Stop() }
-        $service.WaitForStatus('Stopped', [System.TimeSpan]::FromMinutes(1))
+        while ([string]$service.Status -ne 'Stopped') {
+            if ($clock.Elapsed.TotalMinutes -gt 5) { throw "service $name did not stop within five minutes" }
+            # It cannot be stopped while it starts.
+            if ($service.CanStop) { $service.Stop() }
+            Start-Sleep -Seconds 1
+            $service.Refresh()
+        }
     }
     # In a folder that is closed to Users as well. A run that was ended may have left something there.
     $kept = "$PSScriptRoot\reset-node"
@@ -49,4 +57,8 @@ try {
     $code = 0
 }
 catch { [System.Console]::Error.WriteLine("reset-node: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
+finally {
+    # As on the image: set-pod-network.ps1 starts the others when the node has joined again.
+    foreach ($name in $stopped) { Set-Service -Name $name -StartupType $(if ($name -eq 'kubelet') { 'Automatic' } else { 'Manual' }) }
+}
 exit $code
