@@ -106,6 +106,7 @@ MENDS = (
             (f"    {ADAPTER_IS_BACK}\n", ""),
             (ATTACH_ENDPOINT, f"\n    if ($null -eq $endpoint) {{{ATTACH_ENDPOINT.lstrip()}}}"),
             (HAS_ADDRESS, "if ($found.Count -gt 0) { $null = $found }"),
+            (ATTACHED_TOO_LATE, ATTACHED_TOO_LATE.replace("$clock.Elapsed.TotalSeconds -ge 60", "$false")),
             (f"            catch {{ {KEEP_REFUSAL} }}", "            catch { throw }"),
         ),
     ),
