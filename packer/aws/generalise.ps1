@@ -4,7 +4,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-$code = 0
+$code = 1
 try {
     # From the folder that only SYSTEM and Administrators can access. The last phase unpacked and verified it.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
@@ -13,15 +13,12 @@ try {
         if (-not [System.IO.File]::Exists($launch)) { throw "there is no $launch" }
     } -Generalise {
         $null = Invoke-Native -FilePath $launch -ArgumentList 'reset', '--block' -TimeoutSeconds 300
-        Invoke-Sysprep -FilePath $launch -ArgumentList 'sysprep' -TimeoutSeconds 1500
+        Invoke-Program -FilePath $launch -ArgumentList 'sysprep' -TimeoutSeconds 1500
     } -Finish {
         # With this file, a node would take its first boot for a later one.
         if ([System.IO.File]::Exists('C:\ProgramData\Amazon\EC2Launch\state\.run-once')) { throw 'EC2Launch was not reset: its .run-once still exists' }
     }
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

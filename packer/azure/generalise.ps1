@@ -4,7 +4,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-$code = 0
+$code = 1
 try {
     # From the folder that only SYSTEM and Administrators can access. The last phase unpacked and verified it.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
@@ -21,7 +21,7 @@ try {
         Write-TextFile -Path 'C:\Windows\Setup\Scripts\accounts.txt' -Text "500`r`n"
         $sysprep = [System.IO.Path]::Combine($env:SystemRoot, 'System32', 'Sysprep', 'sysprep.exe')
         $line = '/oobe /generalize /mode:vm /quiet /quit /unattend:"{0}"' -f $answers
-        Invoke-Sysprep -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1400
+        Invoke-Program -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1400
     } -Finish {
         # Extensions with their settings and scripts, and the builder's custom data. The agents' own programs are in other folders.
         Clear-AgentFolder -Parent 'C:\Packages\Plugins' -Name '*' -TimeoutSeconds 60
@@ -29,12 +29,10 @@ try {
         Clear-AgentFolder -Parent 'C:\' -Name 'AzureData' -TimeoutSeconds 60
         Clear-File -Folder 'C:\WindowsAzure\Logs'
         # A node's agent would take an extension of the builder for one of its own.
-        Clear-AgentState -Key 'SOFTWARE\Microsoft\Windows Azure\HandlerState'
+        $state = 'SOFTWARE\Microsoft\Windows Azure\HandlerState'
+        Clear-Optional -What $state -Clear { [Microsoft.Win32.Registry]::LocalMachine.DeleteSubKeyTree($state, $false) }
     }
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

@@ -1,4 +1,3 @@
-# Shared functions of the engine and the kinds: failures with an exit code, text, native programs, the registry.
 # Imported with -Global, so that the script blocks of the kinds find them wherever they run.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
@@ -8,7 +7,6 @@ $script:Utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $fals
 # Explicitly the 64-bit view: a 32-bit host would otherwise read another registry.
 $script:LocalMachine = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win32.RegistryHive]::LocalMachine, [Microsoft.Win32.RegistryView]::Registry64)
 
-# An exception with the exit code for the entry script.
 function Get-Failure { [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message
     $failure.Data['ExitCode'] = $ExitCode
@@ -45,9 +43,18 @@ function ConvertTo-AsciiJson { [CmdletBinding()] param($Value)
 }
 
 # .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
+# Retries, because a virus scanner may hold a file for a moment: until then a deleted name is still taken.
 function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
-    [System.IO.File]::Delete($To)
-    [System.IO.File]::Move($From, $To)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ($true) {
+        try {
+            [System.IO.File]::Delete($To)
+            [System.IO.File]::Move($From, $To)
+            return
+        }
+        catch { if ($clock.Elapsed.TotalSeconds -gt 5) { throw } }
+        Start-Sleep -Milliseconds 100
+    }
 }
 
 function Write-TextFile { [CmdletBinding()] param([string]$Path, [string]$Text)
@@ -70,7 +77,6 @@ function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
     }
 }
 
-# Copies a file to <path>.new, verifies its sha256, and then moves it to its path. <path>.new is always removed.
 # A copy inherits the access rights of its folder. A moved file would keep its old rights.
 function Copy-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To, [string]$Digest)
     $new = $To + '.new'
@@ -124,7 +130,17 @@ function Get-TreeEntry { [CmdletBinding()] param([string]$Path)
     }
 }
 
-# Deletes a folder with its content. Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
+# True once the test is, and false when the time is over. The test runs at least once.
+function Wait-Until { [CmdletBinding()] param([int]$Seconds, [int]$Every, [scriptblock]$Test)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while (-not (& $Test)) {
+        if ($clock.Elapsed.TotalSeconds -gt $Seconds) { return $false }
+        Start-Sleep -Seconds $Every
+    }
+    return $true
+}
+
+# Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
 function Clear-Tree { [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds = 30)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
@@ -168,10 +184,8 @@ function ConvertTo-NativeArgument { [CmdletBinding()] param([string]$Value)
     return '"' + ($Value -replace '(\\*)"', '$1$1\"' -replace '(\\+)$', '$1$1') + '"'
 }
 
-# Runs a program with a deadline. Throws on an unexpected exit code.
 # -ArgumentLine is passed unchanged, for programs with their own quoting.
-function Invoke-Native {
-    [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
+function Invoke-Native { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
     $line = (@(foreach ($one in $ArgumentList) { ConvertTo-NativeArgument -Value $one }) + @($ArgumentLine) -join ' ').Trim()
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $FilePath, $line -Property @{
         UseShellExecute = $false; CreateNoWindow = $true; RedirectStandardInput = $true; RedirectStandardOutput = $true; RedirectStandardError = $true
@@ -224,18 +238,18 @@ function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File,
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while (-not [System.IO.File]::Exists($Answer)) {
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "the task $Name did not finish within $TimeoutSeconds s" }
-            # 267009 is that it runs, and 267011 that it has not run yet.
+            # 267009 is that it runs, 267011 that it has not run yet, and 267045 that it is queued.
             $result = [long](Get-ScheduledTaskInfo -TaskName $Name -TaskPath '\' -ErrorAction Stop).LastTaskResult
-            if (@(267009, 267011) -notcontains $result -and $clock.Elapsed.TotalSeconds -gt 60 -and -not [System.IO.File]::Exists($Answer)) {
+            if (@(267009, 267011, 267045) -notcontains $result -and $clock.Elapsed.TotalSeconds -gt 60 -and -not [System.IO.File]::Exists($Answer)) {
                 throw "the task $Name ended with $result, and left no answer"
             }
             Start-Sleep -Seconds 5
         }
     }
     finally {
-        # One that was never registered cannot be removed.
+        # One that was never registered cannot be removed. Unregister-ScheduledTask would fail if any task of the machine is malformed.
         Stop-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction SilentlyContinue
-        Unregister-ScheduledTask -TaskName $Name -TaskPath '\' -Confirm:$false -ErrorAction SilentlyContinue
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'schtasks.exe') -ArgumentList '/Delete', '/TN', "\$Name", '/F' -GoodExitCode 0, 1
     }
 }
 
@@ -244,12 +258,10 @@ function Open-RegistryKey { [CmdletBinding()] param([string]$Key); $script:Local
 
 function Test-RegistryKey { [CmdletBinding()] param([string]$Key)
     $opened = Open-RegistryKey -Key $Key
-    if ($null -eq $opened) { return $false }
-    $opened.Dispose()
-    return $true
+    if ($null -ne $opened) { $opened.Dispose() }
+    $null -ne $opened
 }
 
-# The names of the subkeys of a key; none if the key does not exist.
 function Get-RegistrySubKey { [CmdletBinding()] param([string]$Key)
     $opened = Open-RegistryKey -Key $Key
     if ($null -eq $opened) { return }
@@ -292,7 +304,6 @@ function Write-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Na
     finally { $opened.Dispose() }
 }
 
-# The KB numbers of Windows' packages that are in one of these states, or in any, with the revision of Windows that a cumulative update brings.
 function Get-UpdatePackage { [CmdletBinding()] param([int[]]$State = @())
     $packages = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\Packages'
     foreach ($name in Get-RegistrySubKey -Key $packages) {

@@ -1,4 +1,3 @@
-# Downloads artifacts over https: several at once, with resume and retries, verified by size and sha256 before they are moved into place.
 # Uses the system's certificates, and the system's proxy if the plan has none. Needs common.psm1, which the engine imports before.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
@@ -23,7 +22,6 @@ function Get-PartLength { [CmdletBinding()] param($Item)
     if ([System.IO.File]::Exists($Item.Part)) { (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length } else { [long]0 }
 }
 
-# Begins an attempt. Continues at the end of a partial file.
 function Open-Attempt { [CmdletBinding()] param($Item, [System.Uri]$Address, [double]$Now)
     if ($Address.Scheme -ne 'https') { throw (Get-Failure -ExitCode 6 -Message "$(Get-PublicAddress -Address $Address) is not https") }
     $handler = New-Object -TypeName System.Net.Http.HttpClientHandler
@@ -84,7 +82,6 @@ function Receive-Head { [CmdletBinding()] param($Item, [double]$Now)
     return $false
 }
 
-# Continues an attempt after its tasks have ended. True when no more bytes come.
 function Step-Attempt { [CmdletBinding()] param($Item, [double]$Now)
     if ($null -eq $Item.Copy) { return ($Item.Send.IsCompleted -and (Receive-Head -Item $Item -Now $Now)) }
     if ($Item.Copy.IsCompleted) {
@@ -98,7 +95,6 @@ function Step-Attempt { [CmdletBinding()] param($Item, [double]$Now)
     return $false
 }
 
-# Accepts the file only if it has the size and the sha256 of the plan.
 function Complete-Item { [CmdletBinding()] param($Item)
     $known = $Item.LengthKnown
     Close-Attempt -Item $Item

@@ -41,7 +41,6 @@ function Write-ResourceEvent { [CmdletBinding()] param($Session, $Entry, [string
         })
 }
 
-# Parses a saved state of any plan. Throws if it is damaged.
 function ConvertFrom-StateText { [CmdletBinding()] param([string]$Text)
     $saved = ConvertFrom-Json -InputObject $Text
     if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is not a state of version 1' }
@@ -78,7 +77,6 @@ function Save-State { [CmdletBinding()] param($Session)
             }))
 }
 
-# The resources of a phase whose saved status is one of -Status: by default those that any run of this plan changed.
 function Get-ChangedEntry { [CmdletBinding()] param($Session, [string]$Phase, [string[]]$Status = @('changed'))
     foreach ($entry in $Session.Entries) {
         $saved = $Session.State.Resources[$entry.Id]
@@ -128,7 +126,6 @@ function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$Pl
     return $session
 }
 
-# A failure that names step, resource and reason. A failure with its own exit code keeps it.
 function Get-EntryFailure { [CmdletBinding()] param($Entry, $ErrorRecord)
     $code = $ErrorRecord.Exception.Data['ExitCode']
     if ($null -eq $code) { $code = 6 }
@@ -159,7 +156,6 @@ function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$En
     }
 }
 
-# What set may use besides the fields: the bundle, the artifact's file, a folder for logs, the rest of the step's time, and Docker's configuration with the credentials of registries.
 function Get-Context { [CmdletBinding()] param($Session, $Entry)
     $Entry.Clock.Start()
     $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries }
@@ -191,7 +187,6 @@ function Invoke-Set { [CmdletBinding()] param($Session, $Entry)
     if ($again.Count -gt 0) { throw "not as planned after it was set: $($again -join '; ')" }
 }
 
-# get and test; if the resource is not as planned: set, get and test. Then event and state. -Quiet reports only changes.
 function Invoke-Entry { [CmdletBinding()] param($Session, $Entry, [switch]$Quiet)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     try {
@@ -227,13 +222,11 @@ function Invoke-Prefetch { [CmdletBinding()] param($Session, [object[]]$Entries,
     try { Receive-EntryArtifact -Session $Session -Entries $missing -TimeoutSeconds $TimeoutSeconds }
     catch {
         $name = $_.Exception.Data['Artifact']
-        # The failure names the first resource that needs this artifact.
         $first = @(@($missing | Where-Object -FilterScript { $_.Artifact -ceq $name }) + $missing)[0]
         throw (Get-EntryFailure -Entry $first -ErrorRecord $_)
     }
 }
 
-# Earlier phases must be finished, and no restart may be pending unless this phase caused it.
 function Assert-Order { [CmdletBinding()] param($Session, [object[]]$Earlier, $Own)
     foreach ($phase in $Earlier) {
         $saved = $Session.State.Phases[$phase.name]
@@ -252,15 +245,10 @@ function Assert-Order { [CmdletBinding()] param($Session, [object[]]$Earlier, $O
         throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before the first phase: use a base image without one, or windows.updates, whose build begins with a restart')
     }
     # Windows may still be finishing the restart, and removes its marks a little later.
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($clock.Elapsed.TotalSeconds -lt 120) {
-        Start-Sleep -Seconds 2
-        if (-not (Test-RestartPending)) { return }
-    }
+    if (Wait-Until -Seconds 120 -Every 2 -Test { -not (Test-RestartPending) }) { return }
     throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending: the one after $($Earlier[-1].name) was not taken")
 }
 
-# Tests the whole plan again before the report is written, and that no restart is pending. Returns the facts by id.
 function Confirm-Plan { [CmdletBinding()] param($Session)
     $facts = @{}
     foreach ($entry in $Session.Entries) {

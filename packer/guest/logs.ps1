@@ -26,7 +26,6 @@ $script:LineLength = 900
 # Packer waits no longer than its own limit for this script.
 $script:Seconds = 90
 
-# The engine's files first, then the newest.
 function Get-LogFile { [CmdletBinding()] param([System.Collections.Generic.List[string]]$Notes)
     $found = @(foreach ($place in $script:Places) {
             if (-not [System.IO.Directory]::Exists($place[1])) { continue }
@@ -80,7 +79,6 @@ function Write-Entry { [CmdletBinding()] param($Zip, [string]$Name, [byte[]]$Dat
     finally { $target.Dispose() }
 }
 
-# The zip, in memory. What cannot be read is a line of notes.txt in it.
 function Get-LogArchive { [CmdletBinding()] param()
     Add-Type -AssemblyName System.IO.Compression
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
@@ -118,7 +116,7 @@ function Get-LogArchive { [CmdletBinding()] param()
     return $memory
 }
 
-$code = 0
+$code = 1
 try {
     $memory = Get-LogArchive
     $memory.Position = 0
@@ -130,9 +128,7 @@ try {
         [System.Console]::Out.WriteLine("imagegen-logs: $($text.Substring($at, [Math]::Min($script:LineLength, $text.Length - $at)))")
     }
     [System.Console]::Out.WriteLine('imagegen-logs: end')
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

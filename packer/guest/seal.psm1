@@ -1,4 +1,3 @@
-# The common part of the generalise scripts of all clouds: removes everything of the build from the image.
 # Checks first and deletes last: after a failed check or a failed sysprep the machine still has its logs and can be sealed again.
 # Imported from the bundle, whose folder it deletes at the end: the code that runs afterwards is in memory.
 Set-StrictMode -Version Latest
@@ -11,9 +10,7 @@ $script:Listeners = 'SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
 $script:Engine = 'C:\ProgramData\imagegen'
 $script:SetupScripts = 'C:\Windows\Setup\Scripts'
 $script:Generalised = 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE'
-$script:SysprepCalls = 'SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize'
 
-# Throws if the machine would make a bad image.
 function Assert-ReadyToSeal { [CmdletBinding()] param()
     $sysprep = Get-SystemTool -Name 'Sysprep\sysprep.exe'
     if (-not [System.IO.File]::Exists($sysprep)) { throw "there is no $sysprep" }
@@ -41,23 +38,13 @@ function Assert-NoAgent { [CmdletBinding()] param([string]$Folder)
             catch [System.Security.SecurityException] { continue }
         })
     foreach ($program in @(Get-RunningProgram) + $commands) {
-        if ($program.TrimStart('"').StartsWith($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase)) {
+        if ($program.IndexOf($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase) -ge 0) {
             throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
         }
     }
 }
 
-# Answer files of the base image, which may hold a password.
-function Get-AnswerFile { [CmdletBinding()] param()
-    foreach ($folder in 'C:\Windows\Panther', 'C:\Windows\Panther\Unattend', 'C:\Windows\System32\Sysprep', 'C:\') {
-        if ([System.IO.Directory]::Exists($folder)) { [System.IO.Directory]::GetFiles($folder, '*unattend*.xml') }
-    }
-}
-
-function Get-ProfileFolder { [CmdletBinding()] param()
-    [System.IO.Directory]::GetDirectories('C:\Users')
-    'C:\Windows\System32\config\systemprofile'
-}
+function Get-ProfileFolder { [CmdletBinding()] param(); [System.IO.Directory]::GetDirectories('C:\Users') + 'C:\Windows\System32\config\systemprofile' }
 
 # What Packer, the engine and users left. This includes the running script, which is in memory.
 # What is in the engine's folder comes last, so that another try is possible until everything else is deleted. The release record stays.
@@ -115,61 +102,46 @@ function Get-RunningProgram { [CmdletBinding()] param()
     }
 }
 
-# Deletes folders that the cloud's agents left. A folder from which a program runs stays whole. Windows is generalised already, so nothing that stays fails the seal: it is a line in the log.
+# Windows is generalised already, so nothing that stays fails the seal: it is a line in the log.
+function Clear-Optional { [CmdletBinding()] param([string]$What, [scriptblock]$Clear)
+    try { & $Clear }
+    catch { [System.Console]::Out.WriteLine("$What stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
+}
+
+# Folders that the cloud's agents left. A folder from which a program runs stays whole.
 function Clear-AgentFolder { [CmdletBinding()] param([string]$Parent, [string]$Name, [int]$TimeoutSeconds)
     if (-not [System.IO.Directory]::Exists($Parent)) { return }
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    try {
+    Clear-Optional -What "$Name in $Parent" -Clear {
         $programs = @(Get-RunningProgram)
         foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, $Name))) {
             $running = @($programs | Where-Object -FilterScript { $_.StartsWith($folder + '\', [System.StringComparison]::OrdinalIgnoreCase) })
-            if ($running.Count -gt 0) {
-                [System.Console]::Out.WriteLine("$folder stays in the image, because $($running[0]) runs")
-                continue
-            }
             # The time is for all folders together. A second is enough for a second try.
             $left = [System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)
-            try { Clear-Tree -Path $folder -TimeoutSeconds $left }
-            catch { [System.Console]::Out.WriteLine("$folder stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
+            if ($running.Count -gt 0) { [System.Console]::Out.WriteLine("$folder stays in the image, because $($running[0]) runs") }
+            else { Clear-Optional -What $folder -Clear { Clear-Tree -Path $folder -TimeoutSeconds $left } }
         }
     }
-    catch { [System.Console]::Out.WriteLine("$Name in $Parent stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
 }
 
-# Deletes temporary files, or logs, except those that a program has open.
 function Clear-File { [CmdletBinding()] param([string]$Folder)
     if (-not [System.IO.Directory]::Exists($Folder)) { return }
-    try { $entries = @(Get-TreeEntry -Path $Folder) }
-    catch {
-        [System.Console]::Out.WriteLine("the files in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")
-        return
-    }
-    foreach ($file in @($entries | Where-Object -FilterScript { [System.IO.File]::Exists($_) })) {
-        try { Clear-Path -Path $file }
-        catch { [System.Console]::Out.WriteLine("$file stays in the image: $(Get-Cause -ErrorRecord $_)") }
+    Clear-Optional -What $Folder -Clear {
+        foreach ($file in @(Get-TreeEntry -Path $Folder)) { if ([System.IO.File]::Exists($file)) { Clear-Optional -What $file -Clear { Clear-Path -Path $file } } }
     }
 }
 
-# Deletes what the cloud's agents wrote to the registry about extensions.
-function Clear-AgentState { [CmdletBinding()] param([string]$Key)
-    try { [Microsoft.Win32.Registry]::LocalMachine.DeleteSubKeyTree($Key, $false) }
-    catch { [System.Console]::Out.WriteLine("$Key stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
-}
-
-# Waits until a service of the cloud exists and runs: an image that is generalised before does not provision.
+# An image that is generalised before such a service runs does not provision.
 function Wait-CloudService { [CmdletBinding()] param([string]$Name, [int]$TimeoutSeconds)
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($true) {
-        $found = @(Get-Service -Name $Name -ErrorAction SilentlyContinue)
-        if ($found.Count -gt 0 -and [string]$found[0].Status -eq 'Running') { return }
-        if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "service $Name is not running after $TimeoutSeconds s" }
-        Start-Sleep -Seconds 2
+    $runs = Wait-Until -Seconds $TimeoutSeconds -Every 2 -Test {
+        @(Get-Service -Name $Name -ErrorAction SilentlyContinue | Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -gt 0
     }
+    if (-not $runs) { throw "service $Name is not running after $TimeoutSeconds s" }
 }
 
 # Removes what sysprep would call and cannot, because the DLL is gone: an agent that updates itself during the build may leave such an entry.
 function Clear-SysprepCall { [CmdletBinding()] param()
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:SysprepCalls, $true)
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey('SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize', $true)
     if ($null -eq $key) { return }
     try {
         foreach ($name in $key.GetValueNames()) {
@@ -183,28 +155,18 @@ function Clear-SysprepCall { [CmdletBinding()] param()
     finally { $key.Dispose() }
 }
 
-# Runs a program that calls sysprep. Its exit code alone decides nothing: Wait-ImageState reads what sysprep did.
-function Invoke-Sysprep { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int]$TimeoutSeconds)
+# Its exit code decides nothing: it is in the build's log. After sysprep, Windows' own mark says what it did.
+function Invoke-Program { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int]$TimeoutSeconds)
     $done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
-    if ($done.ExitCode -ne 0) { [System.Console]::Out.WriteLine("$FilePath ended with $($done.ExitCode): $($done.Output)") }
+    $output = if ($done.ExitCode -ne 0) { ": $($done.Output)" }
+    [System.Console]::Out.WriteLine("$FilePath $($ArgumentList -join ' ')$ArgumentLine ended with $($done.ExitCode)$output")
 }
 
 function Get-ImageState { [CmdletBinding()] param()
     [string](Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' -Name 'ImageState' -Default '')
 }
 
-# Waits for Windows' own mark of a generalised machine, which may come a little later than sysprep's end.
-function Wait-ImageState { [CmdletBinding()] param([int]$TimeoutSeconds)
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($true) {
-        $state = Get-ImageState
-        if ($state -eq $script:Generalised) { return }
-        if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "the machine is not generalised after $TimeoutSeconds s: its state is '$state'" }
-        Start-Sleep -Seconds 2
-    }
-}
-
-# Copies the end of the setup logs into the build's log, because the machine will be deleted.
+# Into the build's log, because the machine will be deleted.
 function Write-SetupLog { [CmdletBinding()] param()
     foreach ($name in 'setuperr.log', 'setupact.log') {
         $path = "C:\Windows\System32\Sysprep\Panther\$name"
@@ -232,51 +194,22 @@ function Clear-WinRmListener { [CmdletBinding()] param()
     finally { $parent.Dispose() }
 }
 
-# Runs a program that makes nodes smaller or faster. Whatever goes wrong is only a line in the log, because nodes also start without.
+# Nodes also start without what such a program does: they are only smaller or faster.
 function Invoke-Optional { [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList, [int]$TimeoutSeconds)
-    $line = "$FilePath $($ArgumentList -join ' ')"
-    try {
-        $done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
-        $line += " ended with $($done.ExitCode)"
-        if ($done.ExitCode -ne 0) { $line += ": $($done.Output)" }
-    }
-    catch { $line += " failed: $($_.Exception.Message)" }
-    [System.Console]::Out.WriteLine($line)
+    try { Invoke-Program -FilePath $FilePath -ArgumentList $ArgumentList -TimeoutSeconds $TimeoutSeconds }
+    catch { [System.Console]::Out.WriteLine("$FilePath $($ArgumentList -join ' ') failed: $($_.Exception.Message)") }
 }
 
-# Removes what updates have replaced. Without /ResetBase, so that an update can still be removed from a node.
-function Clear-ComponentStore { [CmdletBinding()] param([int]$TimeoutSeconds)
-    Invoke-Optional -FilePath (Get-SystemTool -Name 'dism.exe') -ArgumentList '/Online', '/Cleanup-Image', '/StartComponentCleanup', '/NoRestart', '/Quiet' -TimeoutSeconds $TimeoutSeconds
-    # Sysprep would fail.
-    if (Test-RestartPending) { throw 'Windows has a restart pending, because its component store was cleaned up' }
-}
-
-# Compiles the .NET assemblies that Windows has queued for its idle time. Updates queue PowerShell's own, which kubelet's service waits for at first boot; whatever is not queued stays as it is.
-# Nothing at first boot is a 32-bit program.
-function Optimize-Assembly { [CmdletBinding()] param([int]$TimeoutSeconds)
-    $ngen = [System.IO.Path]::Combine($env:SystemRoot, 'Microsoft.NET\Framework64\v4.0.30319\ngen.exe')
-    Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -TimeoutSeconds $TimeoutSeconds
-}
-
-# Deletes the tasks of SYSTEM that a killed build left. The registry has their names: Get-ScheduledTask fails if any task of the machine is malformed.
-function Clear-BuilderTask { [CmdletBinding()] param()
-    foreach ($name in @(Get-RegistrySubKey -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Schedule\TaskCache\Tree')) {
-        if ($name -match '\A(packer-.+|imagegen-(add-ssh-server|updates))\z') { Unregister-ScheduledTask -TaskName $name -TaskPath '\' -Confirm:$false -ErrorAction Stop }
-    }
-}
-
-# Empties Windows' event logs. Windows keeps those that are switched on for tracing.
+# Windows keeps the event logs that are switched on for tracing.
 function Clear-EventRecord { [CmdletBinding()] param([int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    try {
+    Clear-Optional -What 'the content of event logs' -Clear {
         $session = [System.Diagnostics.Eventing.Reader.EventLogSession]::GlobalSession
         foreach ($name in @($session.GetLogNames())) {
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "no time was left for $name and the logs after it" }
-            try { $null = $session.ClearLog($name) }
-            catch { [System.Console]::Out.WriteLine("event log $name stays in the image: $(Get-Cause -ErrorRecord $_)") }
+            Clear-Optional -What "event log $name" -Clear { $null = $session.ClearLog($name) }
         }
     }
-    catch { [System.Console]::Out.WriteLine("event logs stay in the image: $(Get-Cause -ErrorRecord $_)") }
 }
 
 # Seals the image. $Assert holds the cloud's own checks before it is generalised, $Generalise its own sysprep, and $Finish its own checks after it and the removal of what its agents left.
@@ -286,15 +219,26 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
     # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot. Sysprep may have disabled the cloud's agents.
     if ((Get-ImageState) -ne $script:Generalised) {
         & $Assert
-        Clear-BuilderTask
-        Clear-ComponentStore -TimeoutSeconds 3600
-        Optimize-Assembly -TimeoutSeconds 600
-        # Before sysprep, which stores that answer file in the same place.
-        Clear-Path -Path @(Get-AnswerFile)
+        # A killed build left them. The registry has their names: the cmdlets of tasks fail if any task of the machine is malformed.
+        foreach ($name in @(Get-RegistrySubKey -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Schedule\TaskCache\Tree')) {
+            if ($name -match '\A(packer-.+|imagegen-(add-ssh-server|updates))\z') { $null = Invoke-Native -FilePath (Get-SystemTool -Name 'schtasks.exe') -ArgumentList '/Delete', '/TN', "\$name", '/F' }
+        }
+        # Without /ResetBase, so that an update can still be removed from a node.
+        Invoke-Optional -FilePath (Get-SystemTool -Name 'dism.exe') -ArgumentList '/Online', '/Cleanup-Image', '/StartComponentCleanup', '/NoRestart', '/Quiet' -TimeoutSeconds 3600
+        # Sysprep would fail.
+        if (Test-RestartPending) { throw 'Windows has a restart pending, because its component store was cleaned up' }
+        # Updates queue PowerShell's own assemblies, which kubelet's service waits for at first boot. Nothing at first boot is a 32-bit program.
+        $ngen = [System.IO.Path]::Combine($env:SystemRoot, 'Microsoft.NET\Framework64\v4.0.30319\ngen.exe')
+        Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -TimeoutSeconds 600
+        # Answer files of the base image may hold a password. Before sysprep, which stores that of the first boot in the same place.
+        foreach ($folder in 'C:\Windows\Panther', 'C:\Windows\Panther\Unattend', 'C:\Windows\System32\Sysprep', 'C:\') {
+            if ([System.IO.Directory]::Exists($folder)) { Clear-Path -Path ([System.IO.Directory]::GetFiles($folder, '*unattend*.xml')) }
+        }
         Clear-SysprepCall
         try {
             & $Generalise
-            Wait-ImageState -TimeoutSeconds 600
+            # Windows' own mark may come a little later than sysprep's end.
+            if (-not (Wait-Until -Seconds 600 -Every 2 -Test { (Get-ImageState) -eq $script:Generalised })) { throw "the machine is not generalised after 600 s: its state is '$(Get-ImageState)'" }
         }
         catch {
             try { Write-SetupLog }
@@ -312,4 +256,4 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
     Clear-WinRmListener
 }
 
-Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Sysprep', 'Wait-CloudService', 'Assert-NoAgent', 'Clear-AgentFolder', 'Clear-AgentState', 'Clear-File')
+Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Program', 'Wait-CloudService', 'Assert-NoAgent', 'Clear-AgentFolder', 'Clear-Optional', 'Clear-File')

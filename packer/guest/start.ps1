@@ -31,7 +31,6 @@ function Read-Argument { [CmdletBinding()] param([string[]]$Word)
     return $given
 }
 
-# Checks all arguments before anything is changed. Returns them with the bundle's full path.
 function Resolve-Argument { [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
         if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
@@ -57,10 +56,10 @@ function Protect-Folder { [CmdletBinding()] param([string]$Path)
 }
 
 # Retries, because a virus scanner may hold a file for a moment.
-function Remove-Folder { [CmdletBinding()] param([string]$Path)
+function Remove-Path { [CmdletBinding()] param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ([System.IO.Directory]::Exists($Path)) {
-        try { [System.IO.Directory]::Delete($Path, $true) }
+    while ([System.IO.Directory]::Exists($Path) -or [System.IO.File]::Exists($Path)) {
+        try { if ([System.IO.File]::Exists($Path)) { [System.IO.File]::Delete($Path) } else { [System.IO.Directory]::Delete($Path, $true) } }
         catch {
             if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
             Start-Sleep -Milliseconds 250
@@ -77,7 +76,7 @@ function Expand-Bundle { [CmdletBinding()] param([string]$Path, [string]$Digest,
         $found = (Get-FileHash -InputStream $stream -Algorithm SHA256).Hash.ToLowerInvariant()
         if ($found -cne $Digest) { throw (Get-EntryError -ExitCode 4 -Message "the bundle's sha256 is $found, expected $Digest") }
         $stream.Position = 0
-        Remove-Folder -Path $Folder
+        Remove-Path -Path $Folder
         $null = [System.IO.Directory]::CreateDirectory($Folder)
         $zip = New-Object -TypeName System.IO.Compression.ZipArchive -ArgumentList $stream
         foreach ($entry in $zip.Entries) {
@@ -97,7 +96,6 @@ function Expand-Bundle { [CmdletBinding()] param([string]$Path, [string]$Digest,
 
 function Get-FileDigest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant() }
 
-# Verifies plan.json by its digest and every other file by the plan's list. Other files are an error. Returns the plan.
 function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
     $path = [System.IO.Path]::Combine($Folder, 'plan.json')
     if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
@@ -129,7 +127,7 @@ try {
     $file = "$root\registries.ps1"
     if ([System.IO.File]::Exists($file)) {
         $registries = [regex]::Match([System.IO.File]::ReadAllText($file), 'IMAGEGEN_REGISTRIES="([A-Za-z0-9+/=]*)"').Groups[1].Value
-        [System.IO.File]::Delete($file)
+        Remove-Path -Path $file
     }
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
@@ -140,7 +138,7 @@ try {
         $mode, $access, $share = [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None
         $lock = New-Object -TypeName System.IO.FileStream -ArgumentList "${root}.lock", $mode, $access, $share, 1, ([System.IO.FileOptions]::DeleteOnClose)
         # A killed -Check left it.
-        Remove-Folder -Path $root
+        Remove-Path -Path $root
     }
     $null = [System.IO.Directory]::CreateDirectory($root)
     Protect-Folder -Path $root
@@ -158,7 +156,7 @@ catch {
 finally {
     # Ctrl-C runs only this block, and no catch block.
     if ($null -ne $lock) {
-        try { Remove-Folder -Path $root }
+        try { Remove-Path -Path $root }
         catch {
             $code = 1
             [System.Console]::Out.WriteLine("failed: $root could not be removed: $($_.Exception.GetBaseException().Message)")

@@ -62,7 +62,7 @@ io.path: Combine/4 GetDirectoryName/1 GetExtension/1 GetFileName/1 GetFileNameWi
 io.path: GetPathRoot/1 GetTempPath/0 GetRandomFileName/0 IsPathRooted/1
 io.searchoption: AllDirectories TopDirectoryOnly
 io.streamreader
-microsoft.win32.registry: LocalMachine
+microsoft.win32.registry: LocalMachine GetValue/3
 microsoft.win32.registryhive: LocalMachine
 microsoft.win32.registrykey: OpenBaseKey/2
 microsoft.win32.registrykeypermissioncheck: Default

@@ -46,7 +46,7 @@ PROCESS_TYPES = ("diagnostics.process",)
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
     "defrag.exe dism.exe ec2launch.exe icacls.exe kubeadm.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe "
-    "ngen.exe powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
+    "ngen.exe schtasks.exe powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
 )
 
 COMMON_PARAMETERS = _words("""

@@ -42,28 +42,33 @@ END_ONLY = "$null = $log.Seek([System.Math]::Max([long]0, $log.Length - 2 * $Siz
 SHIFT = '[System.IO.File]::Move("$Path.$($number - 1)", "$Path.$number")'
 DELETE_OLDEST = '[System.IO.File]::Delete("$Path.$free")'
 NAME_COPY = '[System.IO.File]::Move("${Path}.new", "$Path.1")'
-STAYS = '[System.Console]::Out.WriteLine("$folder stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)")'
-LOG_STAYS = '[System.Console]::Out.WriteLine("$file stays in the image: $(Get-Cause -ErrorRecord $_)")'
-LIST_STAYS = '[System.Console]::Out.WriteLine("$Name in $Parent stays in the image, at least in part: '
-LOGS_STAY = '[System.Console]::Out.WriteLine("the files in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")'
+STAYS = '[System.Console]::Out.WriteLine("$What stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)")'
+FOLDER_MAY_STAY = "Clear-Optional -What $folder -Clear { Clear-Tree -Path $folder -TimeoutSeconds $left }"
+FILE_MAY_STAY = "Clear-Optional -What $file -Clear { Clear-Path -Path $file }"
+LIST_MAY_FAIL = 'Clear-Optional -What "$Name in $Parent" -Clear {'
+FILES_MAY_FAIL = "Clear-Optional -What $Folder -Clear {"
+EVENTS_MAY_STAY = 'Clear-Optional -What "event log $name" -Clear { $null = $session.ClearLog($name) }'
+ALL_EVENTS_MAY_STAY = "Clear-Optional -What 'the content of event logs' -Clear {"
 TIME_LEFT = "$left = [System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)"
 RUNNING = "$programs = @(Get-RunningProgram)"
-FOLDERS = "foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, $Name))) {"
 LIST_TREE = "$entries = @(Get-TreeEntry -Path $Path)"
 MAKE_NORMAL = "[System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)"
 DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
-IN_FOLDER = "$program.TrimStart('\"').StartsWith($Folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)"
+IN_FOLDER = "$program.IndexOf($Folder + '\\', [System.StringComparison]::OrdinalIgnoreCase) -ge 0"
 REFUSE = 'throw "an extension is installed: '
-WRITE = "[System.Console]::Out.WriteLine("
-RUN_OPTIONAL = "$done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -GoodExitCode @()"
-OPTIONAL_FAILED = '$line += " failed: $($_.Exception.Message)"'
+RUN_OPTIONAL = "Invoke-Program -FilePath $FilePath -ArgumentList $ArgumentList -TimeoutSeconds"
+COMPILE = "Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', "
+OPTIONAL_FAILED = (
+    "[System.Console]::Out.WriteLine(\"$FilePath $($ArgumentList -join ' ') failed: $($_.Exception.Message)\")"
+)
 
 NEVER_EXPIRE = "'accounts', '/maxpwage:unlimited'"
 LIST_BUILDER = "Write-TextFile -Path 'C:\\Windows\\Setup\\Scripts\\accounts.txt' -Text \"500`r`n\""
-RUN_SYSPREP = "Invoke-Sysprep -FilePath $sysprep"
+RUN_SYSPREP = "Invoke-Program -FilePath $sysprep"
+NOT_GENERALISED = "if (-not (Wait-Until -Seconds 600 -Every 2 -Test { (Get-ImageState) -eq $script:Generalised }))"
 ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
 FOUND_OR_LATE = "if ($found.Count -gt 0 -or $clock.Elapsed.TotalSeconds -gt 60) { break }"
-STILL_PENDING = "while ($clock.Elapsed.TotalSeconds -lt 120) {"
+STILL_PENDING = "if (Wait-Until -Seconds 120 -Every 2 -Test { -not (Test-RestartPending) }) { return }"
 UNAVAILABLE = "if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }"
 STARTING = "if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { $limit = 30 }"
 
@@ -75,8 +80,11 @@ ADAPTER_IS_BACK = "Enable-Forwarding -Address $NodeAddress"
 ATTACH_ENDPOINT = "\n    Enable-Forwarding -Address $EndpointAddress -Endpoint $endpoint.ID"
 ATTACH = '$null = Invoke-Hns -Method POST -Path "/endpoints/$Endpoint/attach"'
 KEEP_REFUSAL = "$refusal = $_.Exception.Message"
-HAS_ADDRESS = "if ($found.Count -gt 0) { break }"
-ATTACHED_TOO_LATE = 'if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter has the address $Address'
+HAS_ADDRESS = (
+    "if ($found.Count -gt 0) { Set-NetIPInterface -InterfaceIndex $found[0].InterfaceIndex -AddressFamily IPv4 "
+    "-Forwarding Enabled -ErrorAction Stop; return }"
+)
+ATTACHED_TOO_LATE = 'if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter that forwards has the address $Address'
 
 MENDS = (
     Mend(
@@ -90,13 +98,15 @@ MENDS = (
         POD_NETWORK,
         (
             in_order("if ($null -eq $network)", ADAPTER_IS_BACK, "if ($null -eq $endpoint)", ATTACH_ENDPOINT),
-            in_order(HAS_ADDRESS, ATTACHED_TOO_LATE, "if ($Endpoint -ne '')", within="Enable-Forwarding"),
+            in_order(ATTACHED_TOO_LATE, "if ($Endpoint -ne '')", within="Enable-Forwarding"),
+            tried(HAS_ADDRESS, within="Enable-Forwarding", catch=KEEP_REFUSAL),
             tried(ATTACH, within="Enable-Forwarding", catch=KEEP_REFUSAL),
         ),
         (
             (f"    {ADAPTER_IS_BACK}\n", ""),
             (ATTACH_ENDPOINT, f"\n    if ($null -eq $endpoint) {{{ATTACH_ENDPOINT.lstrip()}}}"),
             (HAS_ADDRESS, "if ($found.Count -gt 0) { $null = $found }"),
+            (ATTACHED_TOO_LATE, ATTACHED_TOO_LATE.replace("$clock.Elapsed.TotalSeconds -ge 60", "$false")),
             (f"            catch {{ {KEEP_REFUSAL} }}", "            catch { throw }"),
         ),
     ),
@@ -104,10 +114,10 @@ MENDS = (
         "G3-no-exit-code-of-sysprep-fails-the-seal",
         SEAL,
         (
-            in_order(ANY_CODE, "if ($done.ExitCode -ne 0) {", within="Invoke-Sysprep"),
-            in_order("& $Generalise", "Wait-ImageState -TimeoutSeconds 600", within="Invoke-Seal"),
+            in_order(ANY_CODE, "[System.Console]::Out.WriteLine(", within="Invoke-Program"),
+            in_order("& $Generalise", NOT_GENERALISED, within="Invoke-Seal"),
         ),
-        ((ANY_CODE, ANY_CODE.replace("@()", "@(0)")), ("            Wait-ImageState -TimeoutSeconds 600\n", "")),
+        ((ANY_CODE, ANY_CODE.replace("@()", "@(0)")), (NOT_GENERALISED, "if ($false)")),
     ),
     Mend(
         "G5-defender-that-still-starts-is-waited-for",
@@ -268,35 +278,34 @@ MENDS = (
         SEAL,
         (
             tried(RUN_OPTIONAL, within="Invoke-Optional", catch=OPTIONAL_FAILED),
-            in_order("    try {", "[System.Console]::Out.WriteLine($line)", within="Invoke-Optional"),
-            in_order("Optimize-Assembly -TimeoutSeconds 600", "& $Generalise", within="Invoke-Seal"),
+            in_order(COMPILE, "& $Generalise", within="Invoke-Seal"),
         ),
         (
             (f"catch {{ {OPTIONAL_FAILED} }}", "catch { throw }"),
-            ("    [System.Console]::Out.WriteLine($line)\n", ""),
-            ("        Optimize-Assembly -TimeoutSeconds 600\n", ""),
+            (COMPILE, COMPILE.replace("executeQueuedItems", "display")),
         ),
     ),
     Mend(
         "G4-what-cannot-be-deleted-fails-no-seal",
         SEAL,
         (
-            tried("Clear-Tree -Path $folder -TimeoutSeconds $left", within="Clear-AgentFolder", catch=STAYS),
-            in_order("$clock = ", TIME_LEFT, "Clear-Tree -Path $folder", within="Clear-AgentFolder"),
-            only_where("$running.Count -gt 0", "\n                continue", within="Clear-AgentFolder"),
-            tried(RUNNING, within="Clear-AgentFolder", catch=LIST_STAYS),
-            tried(FOLDERS, within="Clear-AgentFolder", catch=LIST_STAYS),
-            tried("$entries = @(Get-TreeEntry", within="Clear-File", catch=LOGS_STAY),
-            tried("Clear-Path -Path $file", within="Clear-File", catch=LOG_STAYS),
+            tried("& $Clear", within="Clear-Optional", catch=STAYS),
+            in_order("$clock = ", TIME_LEFT, f"else {{ {FOLDER_MAY_STAY} }}", within="Clear-AgentFolder"),
+            in_order(f"\n    {LIST_MAY_FAIL}", within="Clear-AgentFolder"),
+            in_order(f"\n    {FILES_MAY_FAIL}", within="Clear-File"),
+            in_order(FILE_MAY_STAY, within="Clear-File"),
+            in_order(f"\n    {ALL_EVENTS_MAY_STAY}", within="Clear-EventRecord"),
+            in_order(EVENTS_MAY_STAY, within="Clear-EventRecord"),
         ),
         (
             (f"catch {{ {STAYS} }}", "catch { throw }"),
             (f"            {TIME_LEFT}\n", ""),
-            ("                continue\n            }\n            # The", "            }\n            # The"),
-            (f"    try {{\n        {RUNNING}\n", f"    {RUNNING}\n    try {{\n"),
-            (f"catch {{ {LIST_STAYS}", 'catch { throw ("'),
-            (f"        {LOGS_STAY}\n", "        throw\n"),
-            (f"catch {{ {LOG_STAYS} }}", "catch { throw }"),
+            (f"else {{ {FOLDER_MAY_STAY} }}", "else { Clear-Tree -Path $folder -TimeoutSeconds $left }"),
+            (f"    {LIST_MAY_FAIL}\n        {RUNNING}\n", f"    {RUNNING}\n    if ($true) {{\n"),
+            (FILES_MAY_FAIL, "if ($true) {"),
+            (FILE_MAY_STAY, "Clear-Path -Path $file"),
+            (ALL_EVENTS_MAY_STAY, "if ($true) {"),
+            (EVENTS_MAY_STAY, "$null = $session.ClearLog($name)"),
         ),
     ),
     Mend(
@@ -304,17 +313,11 @@ MENDS = (
         SEAL,
         (
             only_where(IN_FOLDER, REFUSE, within="Assert-NoAgent"),
-            tried("DeleteSubKeyTree($Key, $false)", within="Clear-AgentState", catch=f'{WRITE}"$Key stays'),
-            tried("$null = $session.ClearLog($name)", within="Clear-EventRecord", catch=f'{WRITE}"event log $name'),
-            tried("$session.GetLogNames()", within="Clear-EventRecord", catch=f'{WRITE}"event logs stay'),
-            only_where("Test-RestartPending", "throw 'Windows has a", within="Clear-ComponentStore"),
+            only_where("Test-RestartPending", "throw 'Windows has a restart pending, because", within="Invoke-Seal"),
             in_order("& $Finish", "Clear-EventRecord -Timeout", "Clear-Leftover\n", within="Invoke-Seal"),
         ),
         (
             (f"if ({IN_FOLDER}) {{", "if ($program -eq $Folder) {"),
-            (f'catch {{ {WRITE}"$Key stays', 'catch { throw ("$Key stays'),
-            (f'catch {{ {WRITE}"event log $name', 'catch { throw ("event log $name'),
-            (f'catch {{ {WRITE}"event logs stay', 'catch { throw ("event logs stay'),
             (
                 "if (Test-RestartPending) { throw 'Windows has a restart pending, b",
                 "if ($false) { throw 'Windows has a b",

@@ -21,7 +21,11 @@ NOT_BUSY = "$_.Exception.GetBaseException().HResult -ne -2145124330 -or $Worker.
 NO_MORE_TIME = "$clock.Elapsed.TotalSeconds -gt 1200) { throw }"
 CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
 RETRY = "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }\n            Start-Sleep -Milliseconds 250"
-FIND_SERVICE = "$found = @(Get-Service -Name $Name -ErrorAction SilentlyContinue)"
+SERVICE_RUNS = (
+    "@(Get-Service -Name $Name -ErrorAction SilentlyContinue | "
+    "Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -gt 0"
+)
+AWAIT_SERVICE = "$runs = Wait-Until -Seconds $TimeoutSeconds -Every 2 -Test {"
 NOT_GENERALISED = "(Get-ImageState) -ne $script:Generalised"
 NO_SETUP_LOG = '[System.Console]::Out.WriteLine("the setup logs cannot be read: '
 LOGON_IS_ON = "-notin '', '0') { throw 'AutoAdminLogon is on' }"
@@ -84,13 +88,14 @@ MENDS = (
         (
             tried(CLEAR_LEFT, within="Clear-Leftover", catch="$clock.Elapsed.TotalSeconds -gt 30"),
             tried("if ($left.Count -gt 0) { throw", within="Clear-Leftover", catch="Start-Sleep -Milliseconds 250"),
-            in_order(FIND_SERVICE, "if ($found.Count -gt 0 -and", "if ($clock.Elapsed", within="Wait-CloudService"),
+            in_order(SERVICE_RUNS, within="Wait-CloudService"),
+            in_order(AWAIT_SERVICE, "if (-not $runs) { throw", within="Wait-CloudService"),
         ),
         (
             (RETRY, "throw"),
             (RETRY, "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }"),
-            (FIND_SERVICE, "$found = @(Get-Service -Name $Name)"),
-            ("if ($found.Count -gt 0 -and [string]$found[0]", "if ([string]$found[0]"),
+            (SERVICE_RUNS, SERVICE_RUNS.replace(" -ErrorAction SilentlyContinue", "")),
+            (AWAIT_SERVICE, "$runs = & {"),
         ),
     ),
     Mend(
@@ -133,7 +138,7 @@ MENDS = (
         "P10-a-service-is-asked-once-and-from-a-state-that-allows-it",
         COMMON,
         (
-            in_order(FROM_STATES, "while ($true) {"),
+            in_order(FROM_STATES, "while ($true) {", within="Wait-ServiceState"),
             only_where(MAY_ASK, "$null = $service.Start()", within="Wait-ServiceState"),
             only_where(MAY_ASK, "Stop-Service -Name $Name -Force -NoWait", within="Wait-ServiceState"),
             in_order(

@@ -202,7 +202,7 @@ def _empty(machine: Machine, agents: Agents, folder: str) -> Iterator[str]:
     in_use = machine.services.programs_in_use()
     for file in list(machine.files.below(folder)) if machine.files.is_folder(folder) else []:
         if _is_open(machine, agents, file) or fold(file) in in_use:
-            yield f"{file} stays in the image: another process has it open"
+            yield f"{file} stays in the image, at least in part: another process has it open"
         else:
             _delete(machine, [file])
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "6e614cd0445144775989c6ec31fbb7e9c5f5f51efa8887638b53b9398dbaffa6"
+INSTALL_UPDATES_SHA256: Final = "bec3228df14bae3969394965394532cfc816a8450858b62e2ecc57b0976a641f"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

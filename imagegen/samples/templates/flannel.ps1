@@ -10,16 +10,15 @@ try {
     $image = "$($env:CONTAINER_SANDBOX_MOUNT_POINT)"
     $drive = $env:NODE_DRIVE
     $reserved = "$drive\var\lib\cni\networks\$($env:NETWORK)"
-    foreach ($folder in "$drive\opt\cni\bin", "$drive\etc\cni\net.d", "$drive\etc\kube-flannel", $reserved) { $null = [System.IO.Directory]::CreateDirectory($folder) }
+    foreach ($folder in "$drive\opt\cni\bin", "$drive\etc\cni\net.d", "$drive\etc\kube-flannel", "$drive\run\flannel", $reserved) { $null = [System.IO.Directory]::CreateDirectory($folder) }
     foreach ($file in [System.IO.Directory]::GetFiles("$image\cni", '*.exe')) {
         [System.IO.File]::Copy($file, "$drive\opt\cni\bin\$([System.IO.Path]::GetFileName($file))", $true)
     }
     [System.IO.File]::Copy("$image\cluster\net-conf.json", "$drive\etc\kube-flannel\net-conf.json", $true)
     # An earlier flanneld wrote it.
     [System.IO.File]::Delete("$drive\run\flannel\subnet.env")
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = [System.Environment]::ExpandEnvironmentVariables($env:PROGRAM)
-    $start.Arguments = [System.Environment]::ExpandEnvironmentVariables($env:ARGUMENTS)
+    $program, $arguments = [System.Environment]::ExpandEnvironmentVariables($env:PROGRAM), [System.Environment]::ExpandEnvironmentVariables($env:ARGUMENTS)
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $program, $arguments
     $start.UseShellExecute = $false
     $process = [System.Diagnostics.Process]::Start($start)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()

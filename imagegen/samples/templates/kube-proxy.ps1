@@ -20,9 +20,8 @@ try {
         $bytes[3] = [byte](($bytes[3] -band 252) -bor 2)
         $address = $bytes -join '.'
     }
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = [System.Environment]::ExpandEnvironmentVariables($env:PROGRAM)
-    $start.Arguments = [System.Environment]::ExpandEnvironmentVariables($env:ARGUMENTS).Replace('<SOURCE_VIP>', $address)
+    $program, $arguments = [System.Environment]::ExpandEnvironmentVariables($env:PROGRAM), [System.Environment]::ExpandEnvironmentVariables($env:ARGUMENTS).Replace('<SOURCE_VIP>', $address)
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $program, $arguments
     $start.UseShellExecute = $false
     $process = [System.Diagnostics.Process]::Start($start)
     # The pod is there as long as the program runs.

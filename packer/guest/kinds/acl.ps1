@@ -1,4 +1,3 @@
-# The access rights of a file or folder: exactly these entries, none inherited.
 # Set uses icacls with SIDs. Set-Acl would also write owner and group, which needs privileges.
 @{
     Get  = { param($Resource)

@@ -1,4 +1,3 @@
-# The files of an archive in a folder. Test compares the members of the plan. Set copies all files that differ.
 @{
     Get  = { param($Resource)
         if (-not [System.IO.Directory]::Exists($Resource.into)) { return $null }

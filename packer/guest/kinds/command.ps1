@@ -1,4 +1,3 @@
-# A program that changes a setting of Windows. It runs unless its own output says that the setting is as planned.
 @{
     Get  = { param($Resource)
         $output = (Invoke-Native -FilePath $Resource.program -ArgumentLine $Resource.unless.arguments).Output

@@ -1,4 +1,3 @@
-# A program whose file access Defender does not scan. Without Defender nothing needs to be done.
 @{
     Get  = { param($Resource)
         $clock = [System.Diagnostics.Stopwatch]::StartNew()

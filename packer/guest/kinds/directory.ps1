@@ -1,4 +1,3 @@
-# A folder.
 @{
     Get  = { param($Resource) if ([System.IO.Directory]::Exists($Resource.path)) { [ordered]@{ exists = $true } } }
     Test = { param($Resource, $Now) if ($null -eq $Now) { "there is no folder $($Resource.path)" } }

@@ -1,4 +1,3 @@
-# A machine-wide environment variable.
 @{
     Get  = { param($Resource)
         $value = Get-RegistryData -Key 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment' -Name $Resource.name

@@ -1,4 +1,3 @@
-# One file of an archive, at its own path. Nothing else of the archive comes into place.
 @{
     Get  = { param($Resource) Get-FileFact -Path $Resource.path }
     Test = { param($Resource, $Now)

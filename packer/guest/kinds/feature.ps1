@@ -1,4 +1,3 @@
-# A Windows Server feature.
 @{
     Get  = { param($Resource)
         $feature = @(Get-WindowsFeature -Name $Resource.name)

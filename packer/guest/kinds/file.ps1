@@ -1,4 +1,3 @@
-# A file with exactly these bytes, from the bundle or from an artifact.
 @{
     Get  = { param($Resource) Get-FileFact -Path $Resource.path }
     Test = { param($Resource, $Now)

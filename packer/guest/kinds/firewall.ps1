@@ -1,4 +1,3 @@
-# A firewall rule for one port, in every profile. The port is the local port for direction in, and the remote port for out.
 @{
     Get  = { param($Resource)
         try { $rule = @(Get-NetFirewallRule -Name $Resource.name -ErrorAction Stop) }

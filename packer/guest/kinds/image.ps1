@@ -1,4 +1,3 @@
-# A container image in containerd's namespace of Kubernetes, or in Docker's store. The runtime pulls it by a digest, with its own settings and proxy, or imports it from a tarball.
 @{
     Get  = { param($Resource)
         $program, $question = $Resource.ctr, @('-n', 'k8s.io', 'images', 'ls')

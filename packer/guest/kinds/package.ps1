@@ -1,4 +1,3 @@
-# An installed MSI package, with its files and services.
 @{
     Get  = { param($Resource)
         $found = Get-PackageVersion -Product $Resource.product -Version $Resource.version

@@ -1,4 +1,3 @@
-# A folder on the machine's PATH. PATH is read and written unexpanded and keeps its type.
 @{
     Get  = { param($Resource)
         $path = Get-RegistryData -Key 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment' -Name 'Path' -Default ''

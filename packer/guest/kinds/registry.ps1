@@ -1,4 +1,3 @@
-# A value under a registry key.
 @{
     Get  = { param($Resource) Get-RegistryValue -Key $Resource.key -Name $Resource.name }
     Test = { param($Resource, $Now)

@@ -1,4 +1,3 @@
-# A PowerShell script of the operator that runs once. A mark in the engine's folder says that it ran with these bytes and arguments.
 @{
     Get  = { param($Resource)
         $path = "C:\ProgramData\imagegen\scripts\$($Resource.name).json"

@@ -1,4 +1,3 @@
-# Windows updates, by Windows Update's own API in a task as SYSTEM. In each round it is asked once, and the plan has a restart after each.
 # A volatile key, which a start of Windows removes, says that it was asked since the last one. The record of the rounds says what must be there.
 @{
     Get  = { param($Resource)

@@ -227,7 +227,7 @@ def test_sealing_has_time_for_each_of_its_waits(cloud: str) -> None:
 
 def test_the_script_removes_the_entries_of_the_models_key() -> None:
     script = (PACKER / "guest" / "seal.psm1").read_text()
-    key = re.search(r"^\$script:SysprepCalls = '(.+)'$", script, re.MULTILINE)
+    key = re.search(r"OpenSubKey\('(.+SysPrepExternal.+)', \$true\)", script)
     pattern = re.search(r"\[regex\]::Match\(\[string\]\$key\.GetValue\(\$name\), '(.+)'\)", script)
     assert key
     assert pattern
@@ -319,7 +319,8 @@ def test_what_agents_left_is_the_same_in_script_model_and_catalogue() -> None:
     assert tuple(folders) == AZURE.left_folders
     assert re.findall(r"Clear-File -Folder '([^']+)'", script) == [AZURE.logs]
     assert re.findall(r"Assert-NoAgent -Folder '([^']+)'", script) == [AZURE.extensions]
-    assert [f"HKLM:\\{key}" for key in re.findall(r"Clear-AgentState -Key '([^']+)'", script)] == [AZURE.state]
+    assert [f"HKLM:\\{key}" for key in re.findall(r"\$state = '([^']+)'", script)] == [AZURE.state]
+    assert "Clear-Optional -What $state -Clear { [Microsoft.Win32.Registry]::LocalMachine.DeleteSubKeyTree($s" in script
     own = table("machines")["systems_own"]["azure"]["paths"]
     assert all(any(path.startswith(f"{folder}\\") for folder in own) for path in AZURE.leftovers)
     # The agents' programs are in none of these folders.
@@ -334,7 +335,7 @@ def test_the_script_keeps_what_runs() -> None:
     body = seal.partition("\nfunction Clear-AgentFolder {")[2].partition("\n}\n")[0]
     assert "$_.StartsWith($folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)" in body
     logs = seal.partition("\nfunction Clear-File {")[2].partition("\n}\n")[0]
-    assert "try { Clear-Path -Path $file }" in logs
+    assert "Clear-Optional -What $file -Clear { Clear-Path -Path $file }" in logs
 
 
 def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
@@ -366,9 +367,9 @@ def test_a_machine_that_is_generalised_needs_no_agent(tmp_path: Path) -> None:
 def test_the_script_seals_in_the_models_order() -> None:
     _, _, seal = (PACKER / "guest" / "seal.psm1").read_text().partition("\nfunction Invoke-Seal {")
     order = [
-        "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "Clear-BuilderTask",
-        "Clear-ComponentStore", "Optimize-Assembly", "Get-AnswerFile", "Clear-SysprepCall", "& $Generalise",
-        "Wait-ImageState", "& $Finish", "Clear-File", "Clear-EventRecord", "Clear-Leftover", "if ($Trim)",
+        "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "schtasks.exe",
+        "StartComponentCleanup", "executeQueuedItems", "*unattend*.xml", "Clear-SysprepCall", "& $Generalise",
+        "Wait-Until", "& $Finish", "Clear-File", "Clear-EventRecord", "Clear-Leftover", "if ($Trim)",
         "Clear-WinRmListener",
     ]  # fmt: skip
     assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order
@@ -389,9 +390,9 @@ def test_what_sealing_deletes_is_the_same_in_script_model_and_catalogue() -> Non
     below = re.findall(r"""@\("\$profilePath\\([^"]+)", '([^']+)'\)""", script)
     assert "GetDirectories('C:\\Windows', '{}')".format(CHECK_HOME.rpartition("\\")[2]) in script
     assert (tuple(files), tuple(below)) == (LEFTOVERS, PROFILE_LEFTOVERS)
-    profiles = script.partition("\nfunction Get-ProfileFolder {")[2].partition("\n}\n")[0]
-    assert "GetDirectories('C:\\Users')\n    'C:\\Windows\\System32\\config\\systemprofile'" in profiles
-    answers = script.partition("\nfunction Get-AnswerFile {")[2].partition("\n}\n")[0]
+    profiles = "[System.IO.Directory]::GetDirectories('C:\\Users') + 'C:\\Windows\\System32\\config\\systemprofile'"
+    assert f"function Get-ProfileFolder {{ [CmdletBinding()] param(); {profiles} }}" in script
+    answers = script.partition("# Answer files of the base image")[2].partition("\n        }\n")[0]
     assert tuple(one.rstrip("\\") for one in re.findall(r"'(C:[^']*)'", answers)) == ANSWER_FOLDERS
     assert f"'{ANSWERS}'" in answers
     assert f"foreach ($folder in $temporary + '{EMPTIED[0]}' + '{EMPTIED[1]}')" in script

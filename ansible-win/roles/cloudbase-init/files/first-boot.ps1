@@ -5,7 +5,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# Removes all inbound rules for the builder's port: the image's own and the platform's. Returns a reason for each that could not be removed.
+# Also the platform's own rule.
 function Clear-BuilderRule { [CmdletBinding()] param()
     foreach ($filter in @(Get-NetFirewallPortFilter -Protocol TCP -ErrorAction Stop | Where-Object -FilterScript { @($_.LocalPort) -contains '5986' })) {
         try { $rules = @(Get-NetFirewallRule -AssociatedNetFirewallPortFilter $filter -ErrorAction Stop | Where-Object -FilterScript { [string]$_.Direction -eq 'Inbound' }) }
@@ -20,7 +20,6 @@ function Clear-BuilderRule { [CmdletBinding()] param()
     }
 }
 
-# Removes the certificates of the removed listeners, with their keys. Returns a reason for each that could not be removed, and then keeps the list.
 function Clear-BuilderCertificate { [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
     $reasons = @(foreach ($print in [System.IO.File]::ReadAllLines($List)) {
@@ -43,7 +42,8 @@ function Close-BuilderAccount { [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
     $numbers = @([System.IO.File]::ReadAllLines($List))
     $reasons = @(foreach ($account in @(Get-LocalUser -ErrorAction Stop)) {
-            if ($numbers -notcontains $account.SID.Value.Substring($account.SID.Value.LastIndexOf('-') + 1)) { continue }
+            $number = $account.SID.Value.Substring($account.SID.Value.LastIndexOf('-') + 1)
+            if ($numbers -notcontains $number) { continue }
             try { Disable-LocalUser -SID $account.SID -ErrorAction Stop }
             catch { "account $($account.Name) could not be disabled: $($_.Exception.Message)" }
             try {
@@ -52,8 +52,8 @@ function Close-BuilderAccount { [CmdletBinding()] param([string]$List)
                 Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop
             }
             catch { "account $($account.Name) could not get another password: $($_.Exception.Message)" }
-            # After the image was sealed, the entry of a profile may still have the old SID of its account.
-            $own = { $_.SID -eq $account.SID.Value -or $_.LocalPath -eq "C:\Users\$($account.Name)" }
+            # After the image was sealed, the entry of a profile may still have the old SID of its account, with the same number.
+            $own = { $_.SID -like "S-1-5-21-*-$number" -or $_.LocalPath -eq "C:\Users\$($account.Name)" }
             try { Get-CimInstance -ClassName 'Win32_UserProfile' -OperationTimeoutSec 60 -ErrorAction Stop | Where-Object -FilterScript $own | Remove-CimInstance -OperationTimeoutSec 60 -ErrorAction Stop }
             catch { "the profile of account $($account.Name) could not be removed: $($_.Exception.Message)" }
             # Its old name is free for an account of the node.

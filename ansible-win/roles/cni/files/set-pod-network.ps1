@@ -8,13 +8,6 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# The name under which kubelet registered: kubeadm's argument, or the machine's own name.
-function Get-NodeName { [CmdletBinding()] param([string]$Path)
-    $found = [regex]::Match([System.IO.File]::ReadAllText($Path), '--hostname-override=([^\s"'']+)')
-    if ($found.Success) { return $found.Groups[1].Value }
-    return [System.Net.Dns]::GetHostName().ToLowerInvariant()
-}
-
 # Asks the cluster for the node's range, which a controller assigns some time after the join.
 function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
     # kubectl asks an unreachable server five times: all of them must end within a minute.
@@ -39,14 +32,12 @@ function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Na
     }
 }
 
-# The address that lies some places after the first of a range.
 function Get-Address { [CmdletBinding()] param([string]$Range, [int]$Place)
     $bytes = [System.Net.IPAddress]::Parse(($Range -split '/')[0]).GetAddressBytes()
     $bytes[3] = [byte]($bytes[3] + $Place)
     return $bytes -join '.'
 }
 
-# The range in which an address lies.
 function Get-Range { [CmdletBinding()] param([string]$Address, [int]$Bits)
     $bytes = [System.Net.IPAddress]::Parse($Address).GetAddressBytes()
     for ($at = 0; $at -lt 4; $at++) {
@@ -71,15 +62,16 @@ function Enable-Forwarding { [CmdletBinding()] param([string]$Address, [string]$
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         $found = @(Get-NetIPAddress -AddressFamily IPv4 | Where-Object -FilterScript { $_.IPAddress -eq $Address })
-        if ($found.Count -gt 0) { break }
-        if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter has the address $Address one minute after its network was created. $refusal" }
+        # HNS may still be making it.
+        try { if ($found.Count -gt 0) { Set-NetIPInterface -InterfaceIndex $found[0].InterfaceIndex -AddressFamily IPv4 -Forwarding Enabled -ErrorAction Stop; return } }
+        catch { $refusal = $_.Exception.Message }
+        if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter that forwards has the address $Address one minute after its network was created. $refusal" }
         if ($Endpoint -ne '') {
             try { $null = Invoke-Hns -Method POST -Path "/endpoints/$Endpoint/attach" -Request '{"SystemType":"Host","CompartmentId":1}' }
             catch { $refusal = $_.Exception.Message }
         }
         Start-Sleep -Seconds 1
     }
-    Set-NetIPInterface -InterfaceIndex $found[0].InterfaceIndex -AddressFamily IPv4 -Forwarding Enabled
 }
 
 # Creates the network that the plugin looks for by its name. On a bridge, pods reach other nodes through an endpoint of the host at the second address.
@@ -95,7 +87,8 @@ function Set-Network { [CmdletBinding()] param([string]$Request, [string]$NodeAd
     $name = "$($wanted.Name)_ep"
     $endpoint = @(Invoke-Hns -Method GET -Path '/endpoints/' -Request '') | Where-Object -FilterScript { $_.Name -eq $name } | Select-Object -First 1
     if ($null -eq $endpoint) {
-        $endpoint = Invoke-Hns -Method POST -Path '/endpoints/' -Request (ConvertTo-Json -Depth 2 -InputObject @{ Name = $name; VirtualNetwork = $network.ID; IPAddress = $EndpointAddress })
+        # Without this gateway, HNS gives the node a second default route, to an address that nobody has.
+        $endpoint = Invoke-Hns -Method POST -Path '/endpoints/' -Request (ConvertTo-Json -Depth 2 -InputObject @{ Name = $name; VirtualNetwork = $network.ID; IPAddress = $EndpointAddress; GatewayAddress = '0.0.0.0' })
     }
     # Also one that another run only created.
     Enable-Forwarding -Address $EndpointAddress -Endpoint $endpoint.ID
@@ -108,12 +101,16 @@ function Start-NodeService { [CmdletBinding()] param([string]$Line)
     if ($value -eq 'AppParameters') { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType ExpandString -Value $text -Force }
     elseif ($value) { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType MultiString -Value ($text -split '\|') -Force }
     Set-Service -Name $name -StartupType Automatic
+    # One that runs has the values of an earlier call.
+    Stop-Service -Name $name -Force
     Start-Service -Name $name
 }
 
 $code = 1
 try {
-    $node = Get-NodeName -Path "$StateFolder\kubeadm-flags.env"
+    # The name under which kubelet registered: kubeadm's argument, or the machine's own name.
+    $found = [regex]::Match([System.IO.File]::ReadAllText("$StateFolder\kubeadm-flags.env"), '--hostname-override=([^\s"'']+)')
+    $node = if ($found.Success) { $found.Groups[1].Value } else { [System.Net.Dns]::GetHostName().ToLowerInvariant() }
     $folder = "$PSScriptRoot\cni"
     $texts = @{}
     foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
@@ -127,8 +124,8 @@ try {
     foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
         if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
     }
-    $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property RouteMetric)[0]
-    $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4)[0]
+    $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property { $_.RouteMetric + $_.InterfaceMetric })[0]
+    $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4 | Where-Object -FilterScript { -not $_.SkipAsSource })[0]
     $values = @{
         '<CLUSTER_CIDR>' = $ClusterCidr; '<SERVICE_CIDR>' = $ServiceCidr; '<POD_CIDR>' = $PodCidr
         '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
@@ -154,7 +151,5 @@ try {
     foreach ($line in [string]$texts['services.txt'] -split '\r?\n') { if ($line -ne '') { Start-NodeService -Line $line } }
     $code = 0
 }
-catch {
-    [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
-}
+catch { [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

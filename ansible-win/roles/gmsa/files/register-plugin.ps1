@@ -21,7 +21,6 @@ function Enable-Privilege { [CmdletBinding()] param()
     }
 }
 
-# Imports the registration while the locked key is open.
 function Register-Plugin { [CmdletBinding()] param()
     Restore-Access
     $before = Get-Access
@@ -42,7 +41,6 @@ function Open-LockedKey { [CmdletBinding()] param([string]$Right, [string]$Check
     $key
 }
 
-# Returns the owner and the entries of the locked key as text.
 function Get-Access { [CmdletBinding()] param()
     $sections = [System.Security.AccessControl.AccessControlSections]'Owner, Access'
     $key = Open-LockedKey -Right 'ReadPermissions' -Check 'Default'
@@ -50,7 +48,6 @@ function Get-Access { [CmdletBinding()] param()
     finally { $key.Dispose() }
 }
 
-# Sets the owner, the entries or both, as text.
 function Set-Access { [CmdletBinding()] param([string]$Text, [string]$Part, [string]$Right)
     $security = New-Object -TypeName System.Security.AccessControl.RegistrySecurity
     $security.SetSecurityDescriptorSddlForm($Text, [System.Security.AccessControl.AccessControlSections]$Part)
@@ -59,7 +56,6 @@ function Set-Access { [CmdletBinding()] param([string]$Text, [string]$Part, [str
     finally { $key.Dispose() }
 }
 
-# Gives the key back its owner and its entries, if they are in the file.
 function Restore-Access { [CmdletBinding()] param()
     if (-not [System.IO.File]::Exists($script:Saved)) { return }
     $before = [System.IO.File]::ReadAllText($script:Saved)
@@ -68,20 +64,13 @@ function Restore-Access { [CmdletBinding()] param()
     [System.IO.File]::Delete($script:Saved)
 }
 
-# Prints the DLL of the class, whether Windows lists the class, and whether the locked key still is as it was.
 function Show-Registration { [CmdletBinding()] param()
-    $dll = ''
-    $server = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("SOFTWARE\Classes\CLSID\$($script:Class)\InprocServer32")
-    if ($null -ne $server) {
-        try { $dll = [string]$server.GetValue('') }
-        finally { $server.Dispose() }
-    }
-    $listed = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("$($script:Locked)\$($script:Class)")
-    if ($null -ne $listed) { $listed.Dispose() }
-    [System.Console]::Out.WriteLine("dll=$dll`r`nlisted=$($null -ne $listed)`r`nrestored=$(-not [System.IO.File]::Exists($script:Saved))")
+    $dll = [string][Microsoft.Win32.Registry]::GetValue("HKEY_LOCAL_MACHINE\SOFTWARE\Classes\CLSID\$($script:Class)\InprocServer32", '', '')
+    $listed = Test-Path -LiteralPath "HKLM:\$($script:Locked)\$($script:Class)"
+    [System.Console]::Out.WriteLine("dll=$dll`r`nlisted=$listed`r`nrestored=$(-not [System.IO.File]::Exists($script:Saved))")
 }
 
-$code = 0
+$code = 1
 try {
     if ($Show) { Show-Registration }
     else {
@@ -91,9 +80,7 @@ try {
         try { Register-Plugin }
         finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }
     }
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)") }
 exit $code

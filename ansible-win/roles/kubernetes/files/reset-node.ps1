@@ -4,11 +4,8 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-function Invoke-Program {
-    [CmdletBinding()] param([string]$Path, [string]$Arguments)
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = $Path
-    $start.Arguments = $Arguments
+function Invoke-Program { [CmdletBinding()] param([string]$Path, [string]$Arguments)
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $Path, $Arguments
     # kubeadm uses paths without a drive.
     $start.WorkingDirectory = 'C:\'
     $start.UseShellExecute = $false
@@ -23,14 +20,22 @@ function Invoke-Program {
 $code = 1
 $state = 'C:\var\lib\kubelet'
 $configurations = 'C:\etc\cni\net.d'
+$clock = [System.Diagnostics.Stopwatch]::StartNew()
+$stopped = @()
 try {
     foreach ($name in 'kubelet', 'kube-proxy', 'flanneld', 'hybrid-overlay-node', 'CalicoFelix', 'CalicoNode') {
         if (-not (Test-Path -LiteralPath "HKLM:\SYSTEM\CurrentControlSet\Services\$name")) { continue }
-        # set-pod-network.ps1 has made the others automatic. On the image they are manual.
-        if ($name -ne 'kubelet') { Set-Service -Name $name -StartupType Manual }
+        $stopped += $name
+        # Windows would start one again that has just ended.
+        Set-Service -Name $name -StartupType Disabled
         $service = Get-Service -Name $name
-        if ([string]$service.Status -ne 'Stopped') { $service.Stop() }
-        $service.WaitForStatus('Stopped', [System.TimeSpan]::FromMinutes(1))
+        while ([string]$service.Status -ne 'Stopped') {
+            if ($clock.Elapsed.TotalMinutes -gt 5) { throw "service $name did not stop within five minutes" }
+            # It cannot be stopped while it starts.
+            if ($service.CanStop) { $service.Stop() }
+            Start-Sleep -Seconds 1
+            $service.Refresh()
+        }
     }
     # In a folder that is closed to Users as well. A run that was ended may have left something there.
     $kept = "$PSScriptRoot\reset-node"
@@ -51,8 +56,9 @@ try {
     Get-HnsNetwork | Where-Object -FilterScript { $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork
     $code = 0
 }
-catch {
-    [System.Console]::Error.WriteLine("reset-node: $($_.Exception.Message)")
-    [System.Console]::Error.WriteLine($_.ScriptStackTrace)
+catch { [System.Console]::Error.WriteLine("reset-node: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
+finally {
+    # As on the image: set-pod-network.ps1 starts the others when the node has joined again.
+    foreach ($name in $stopped) { Set-Service -Name $name -StartupType $(if ($name -eq 'kubelet') { 'Automatic' } else { 'Manual' }) }
 }
 exit $code

@@ -1,6 +1,5 @@
 # Rotates the logs of a list. Each line of it has the maximum size in bytes, the number of copies to keep, and the path of a log. A scheduled task runs this script.
-# The program that writes a log keeps it open, so that others cannot rename it. Therefore the log is copied and then emptied. Its program only appends, and
-# continues at the new end. What it writes between the end of the copy and the emptying is lost.
+# A log's program keeps it open, so that others cannot rename it: the log is copied and then emptied, and its program appends at the new end.
 # The task scheduler may end this script anywhere. Therefore a log is emptied only when its copy is on the disk and has its final name.
 [CmdletBinding(PositionalBinding = $false)] param([string]$List = 'C:\k\rotated-logs.txt')
 Set-StrictMode -Version Latest

@@ -7,14 +7,6 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# The configured arguments, one a line. If a file is named, it must exist: kubelet must not start without its arguments.
-function Read-ImageArgument { [CmdletBinding()] param([string]$Path)
-    if ($Path -eq '') { return }
-    foreach ($line in [System.IO.File]::ReadAllLines($Path)) {
-        if ($line -ne '') { $line }
-    }
-}
-
 # The arguments that kubeadm wrote: KUBELET_KUBEADM_ARGS="..." with Go's quoting. Blanks outside quotes separate arguments.
 # Before the node has joined there is no file, and there are no arguments.
 function Read-KubeadmArgument { [CmdletBinding()] param([string]$Path)
@@ -72,22 +64,21 @@ try {
     # While the first file exists and the second does not, the node is joining.
     $joining = [System.IO.File]::Exists("$ConfigFolder\bootstrap-kubelet.conf") -and -not [System.IO.File]::Exists("$ConfigFolder\kubelet.conf")
     if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }
+    # One a line. If a file is named, it must exist: kubelet must not start without its arguments.
+    $configured = @(if ($ArgumentsFile -ne '') { [System.IO.File]::ReadAllLines($ArgumentsFile) })
     # kubeadm's arguments come last: kubelet uses the last of a repeated argument, and of a map the last value of each key.
     $arguments = @(
         '--windows-service', "--cert-dir=$StateFolder\pki", "--config=$StateFolder\config.yaml"
         "--bootstrap-kubeconfig=$ConfigFolder\bootstrap-kubelet.conf", "--kubeconfig=$ConfigFolder\kubelet.conf"
         "--container-runtime-endpoint=$RuntimeEndpoint", '--cgroups-per-qos=false', '--enforce-node-allocatable=', '--resolv-conf='
-    ) + @(Read-ImageArgument -Path $ArgumentsFile) + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")
+    ) + @($configured | Where-Object -FilterScript { $_ -ne '' }) + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")
     $line = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $Kubelet, $line
     # Nothing is redirected: kubelet writes directly to kube-log-runner.
     $start.UseShellExecute = $false
     $process = [System.Diagnostics.Process]::Start($start)
-    # Waits for as long as the service runs.
     $process.WaitForExit()
     $code = $process.ExitCode
 }
-catch {
-    [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
-}
+catch { [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 exit $code

@@ -5,7 +5,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-$code = 0
+$code = 1
 try {
     if ($Show) {
         $program = [System.IO.File]::Exists([System.IO.Path]::Combine($env:SystemRoot, 'System32', 'OpenSSH', 'sshd.exe'))
@@ -31,9 +31,7 @@ try {
             if ($said -ne 'done') { throw "Windows Update gave no OpenSSH server: $said. Where the builder cannot reach Windows Update, write ssh.source: zip" }
         }
     }
+    $code = 0
 }
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-}
+catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)") }
 exit $code

@@ -5,10 +5,8 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# An HRESULT as Windows' documents write it.
 function Get-Code { [CmdletBinding()] param([int]$Number); '0x{0:x8}' -f $Number }
 
-# The KB numbers of an update: usually one.
 function Get-Kb { [CmdletBinding()] param($Update); foreach ($number in $Update.KBArticleIDs) { "KB$number" } }
 
 # What the order wants of the updates that Windows Update offers, each once. A category does not take an update that another one in the answer replaces; a KB in the order is taken even then.
@@ -83,8 +81,6 @@ try {
         }
     }
 }
-catch {
-    $told.code = Get-Code -Number ($_.Exception.GetBaseException().HResult)
-}
+catch { $told.code = Get-Code -Number ($_.Exception.GetBaseException().HResult) }
 Write-TextFile -Path $Answer -Text (ConvertTo-AsciiJson -Value $told)
 exit 0
