@@ -41,7 +41,7 @@ NEW_FOLDER = "$null = [System.IO.Directory]::CreateDirectory($root)"
 CHECK_FOLDER = "$root = [System.IO.Path]::Combine($env:SystemRoot, 'imagegen-check')"
 HOLD = '$lock = New-Object -TypeName System.IO.FileStream -ArgumentList "${root}.lock", $mode, $access, $share, 1,'
 IS_LINK = "[System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)"
-REMOVE_OWN = "try { Remove-Folder -Path $root }"
+REMOVE_OWN = "try { Remove-Path -Path $root }"
 GRANT = "$Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'"
 RUN_ENGINE = "$code = [int](Invoke-Engine -Root $root"
 NO_LOG = "if ($null -eq $Session.Log) { return }"

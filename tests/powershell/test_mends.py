@@ -234,7 +234,7 @@ MENDS = (
             tried(w.RUN_ENGINE, at_last=w.REMOVE_OWN),
             only_at_last(w.REMOVE_OWN),
             only_where("$null -ne $lock", w.REMOVE_OWN),
-            tried("Remove-Folder -Path $root }", catch="$code = 1"),
+            tried("Remove-Path -Path $root }", catch="$code = 1"),
             in_order(w.REMOVE_OWN, "$lock.Dispose()"),
             only_at_last("$lock.Dispose()"),
         ),
@@ -268,14 +268,14 @@ MENDS = (
         "R3-one-check-runs-at-a-time",
         ENTRY,
         (
-            in_order(w.CHECK_FOLDER, w.HOLD, "\n        Remove-Folder -Path $root"),
+            in_order(w.CHECK_FOLDER, w.HOLD, "\n        Remove-Path -Path $root"),
             in_order("[System.IO.FileShare]::None\n", w.HOLD),
             in_order("1, ([System.IO.FileOptions]::DeleteOnClose)"),
         ),
         (
             ("[System.IO.FileShare]::None\n", "[System.IO.FileShare]::ReadWrite\n"),
             (", ([System.IO.FileOptions]::DeleteOnClose)", ""),
-            ("        Remove-Folder -Path $root\n    }\n", "    }\n"),
+            ("        Remove-Path -Path $root\n    }\n", "    }\n"),
         ),
     ),
     Mend(
