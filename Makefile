@@ -72,7 +72,8 @@ check: $(STAMP) ## Check format, lint and types, and run the fast tests.
 .PHONY: test
 test: check ## Run all tests: the check, then whole rehearsals with real Packer.
 	$(IMAGEGEN) tools
-	$(PYTEST) -q -n 2 -m e2e
+# A rehearsal mostly waits for its programs: four at once keep two cores busy.
+	$(PYTEST) -q -n 4 -m e2e
 
 .PHONY: losses
 losses: $(STAMP) ## Take each resource out of the plans, build, boot a node, and check what it lost.

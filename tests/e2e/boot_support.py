@@ -129,7 +129,7 @@ def read_cluster_data(name: str, join: Join) -> str:
         text, count = re.subn(form, value, text)
         assert count == 1, f"{name}.yaml holds {form} {count} times"
     # The address is that of the machine for which it was written.
-    text = re.sub(r"(name: node-ip\s+value: )\S+", rf"\g<1>{NODE_ADDRESS}", text)
+    text = re.sub(r"(node-ip(?::|\s+value:) )\S+", rf"\g<1>{NODE_ADDRESS}", text)
     assert f"criSocket: {join.socket}\n" in text, f"{name}.yaml names another container runtime"
     return text
 

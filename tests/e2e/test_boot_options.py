@@ -115,12 +115,18 @@ CASES = (
     Case(
         "a-debug-script-is-gone",
         lambda machine: machine.files.remove(r"C:\k\debug\VFP.psm1"),
-        (r"own-files: C:\k\debug\VFP.psm1 is missing",),
+        (
+            r"own-files: C:\k\debug\VFP.psm1 is missing",
+            r"release-record: the release record is wrong: C:\k\debug\VFP.psm1 is not there",
+        ),
     ),
     Case(
         "csi-proxy-is-gone",
         lambda machine: machine.files.remove(r"C:\k\csi-proxy.exe"),
-        (r"services: service csi-proxy does not run: cannot find its program C:\k\csi-proxy.exe (error 2)",),
+        (
+            r"services: service csi-proxy does not run: cannot find its program C:\k\csi-proxy.exe (error 2)",
+            r"release-record: the release record is wrong: C:\k\csi-proxy.exe is not there",
+        ),
     ),
     Case(
         "csi-proxy-is-no-service",

@@ -45,9 +45,9 @@ class Case:
 
 
 def _other_user_data(tree: Tree) -> None:
-    tree.files["guest/other.txt"] = tree.files["guest/user-data.txt"].replace(
-        b"-TimeoutSeconds 120", b"-TimeoutSeconds 121"
-    )
+    data = tree.files["guest/user-data.txt"]
+    assert b"FromSeconds(120)" in data
+    tree.files["guest/other.txt"] = data.replace(b"FromSeconds(120)", b"FromSeconds(121)")
     tree.replace(_SOURCE, "guest/user-data.txt", "guest/other.txt")
 
 
