@@ -69,10 +69,10 @@ check: $(STAMP) ## Check format, lint and types, and run the fast tests.
 	$(BIN)/mypy
 	TMPDIR=$(MEMORY) $(PYTEST) -q -n 2 --dist worksteal -p no:logging -m "not e2e"
 
+# A rehearsal mostly waits for its programs: four at once keep two cores busy.
 .PHONY: test
 test: check ## Run all tests: the check, then whole rehearsals with real Packer.
 	$(IMAGEGEN) tools
-# A rehearsal mostly waits for its programs: four at once keep two cores busy.
 	$(PYTEST) -q -n 4 -m e2e
 
 .PHONY: losses
