@@ -45,6 +45,7 @@ def step_context(spec: Spec) -> dict[str, object]:
         **sections,
         "cloudbase_init": sections["cloudbase_init"] | own_lists,
         "target": spec.provider,
+        "pulled_images": list(spec.pulled_images),
         "scripts": [script.model_dump(mode="json") for script in spec.config.all_scripts],
         "step_options": spec.config.step_options,
         "paths": {**paths(), "kubernetes": spec.config.kubernetes.install_path},

@@ -16,17 +16,12 @@ _FIRST_CRICTL: Final = "1.24"
 
 @rule("registry-credentials-image", ERROR, "The build must pull an image of each registry with credentials")
 def registry_credentials_image(given: RuleInput) -> Iterator[Finding]:
-    config = given.config
-    pulled = [*config.images, *config.windows.container_images]
-    for spec in given.specs.values():
-        pulled += spec.facts.cni_images
-        pulled += filter(None, [spec.config.kubernetes.pause_image] if pulled else [])
-    registries = {ImageName.parse(name).registry for name in pulled}
-    for index, one in enumerate(config.registry_credentials):
+    registries = {ImageName.parse(name).registry for spec in given.specs.values() for name in spec.pulled_images}
+    for index, one in enumerate(given.config.registry_credentials):
         if one.registry not in registries:
             yield Finding(
                 (_KEY, index, "registry"),
-                f"no image of the config comes from {one.registry}, so nothing would use these credentials",
+                f"the build pulls no image from {one.registry}, so nothing would use these credentials",
                 "leave them out, or write an image of this registry into images",
             )
 

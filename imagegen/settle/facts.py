@@ -227,7 +227,8 @@ class Facts:
     cni_plugins: str | None
     """The version of containernetworking/plugins."""
     cni_images: list[str]
-    """The container images of the network plugin, if it runs in HostProcess pods."""
+    """The container images of the network plugin, if it runs in HostProcess pods. Those that the config lists are not
+    here."""
     calico_version: str | None
     """The version of Calico, if it runs as services of the image."""
     calico_backend: str | None

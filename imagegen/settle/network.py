@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import JsonObject, catalogue_text, is_overlay, numbers, table
+from imagegen.resources.image_name import ImageName
 from imagegen.settle.facts import CniArchive, CniFile, HnsValue
 from imagegen.settle.values import CatalogueValue, fact, find_origin
 
@@ -71,7 +72,9 @@ def _settle_calico(config: ImageConfig, mode: str | None) -> Iterator[CatalogueV
         registries = [host for since, host in row["images"].items() if numbers(version) >= numbers(since)]
         # A rule refuses a version without images.
         images = [f"{host}/{name}:v{version}" for host in registries[-1:] for name in row["names"]]
-    yield fact("cni_images", [name for name in images if name not in config.images], origin)
+    listed = [*config.windows.container_images, *config.images, *(tarball.name for tarball in config.image_tarballs)]
+    known_images = {str(ImageName.parse(name)) for name in listed}
+    yield fact("cni_images", [name for name in images if str(ImageName.parse(name)) not in known_images], origin)
     backend = "vxlan" if is_plugin and mode == "vxlan" else "none" if cni.policy else None
     version = cni.policy_version or newest if cni.policy else version
     yield fact("calico_version", version if backend else None, origin)

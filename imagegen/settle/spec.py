@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 
 from imagegen.catalog.docker import find_client, least_api
 from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, table
+from imagegen.resources.image_name import ImageName
 from imagegen.settle.facts import (
     AgentConfig,
     CredentialProviderApi,
@@ -70,6 +71,19 @@ class Spec(Generic[S]):
     """The catalogue's values by path, including those that the config overrides."""
     own_files: Mapping[str, OwnFile]
     """The files beside the config that go to the machine, by their key."""
+
+    @property
+    def pulled_images(self) -> tuple[str, ...]:
+        """The container images that the build pulls from registries. The pause image comes with any other image, also
+        with one of a tarball, unless a tarball has it."""
+        config, pause = self.config, self.config.kubernetes.pause_image
+        tarballs = {str(ImageName.parse(tarball.name)) for tarball in config.image_tarballs}
+        listed = [*config.windows.container_images, *config.images, *self.facts.cni_images]
+        others = tuple(name for name in listed if name != pause)
+        # Rules refuse a Kubernetes version without a pause image.
+        if pause is None or not (listed or tarballs) or str(ImageName.parse(pause)) in tarballs:
+            return others
+        return (pause, *others)
 
     def origin(self, path: YamlPath) -> Origin:
         """Where the value at a path comes from."""

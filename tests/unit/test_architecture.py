@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "providers": {"artifacts", "canonical", "catalog", "errors", "judging", "resources"},
     "config": {"catalog", "documents", "errors", "providers", "resources"},
     "rules": {"catalog", "config", "documents", "errors", "judging", "providers", "resources"},
-    "settle": {"catalog"},
+    "settle": {"catalog", "resources"},
     "plan": {
         *("artifacts", "canonical", "catalog", "config", "documents", "errors", "imagegen", "resources", "steps"),
     },

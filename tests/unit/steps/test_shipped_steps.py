@@ -502,7 +502,11 @@ def test_calicos_images_are_those_of_its_pods(version: str, registry: str) -> No
     names = [f"{registry}/calico/{name}:v{version}" for name in ("cni-windows", "node-windows")]
     asked = {"cni": {"plugin": "calico", "version": version}}
     assert _spec(asked, "aws").facts.cni_images == names
-    assert _spec({**asked, "images": names[:1]}, "aws").facts.cni_images == names[1:]
+    short = names[0].removeprefix("docker.io/")
+    tarball = {"name": short, "url": "https://artifacts.example.com/calico.tar"}
+    base = {"windows": {"release": "2022", "container_images": names[:1]}}
+    for listed in ({"images": names[:1]}, {"images": [short]}, {"image_tarballs": [tarball]}, base):
+        assert _spec({**asked, **listed}, "aws").facts.cni_images == names[1:]
 
 
 def test_flanneld_runs_under_nssm() -> None:
