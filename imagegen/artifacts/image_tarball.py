@@ -61,12 +61,27 @@ class TarballImage(Strict):
         return best_platform(request.builds, self.variants)
 
 
+WholeImageName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[!-~]+$", max_length=600)]
+TarballImages = Annotated[dict[WholeImageName, TarballImage], pydantic.Field(max_length=100)]
+_IMAGES: Final = pydantic.TypeAdapter(TarballImages)
+
+
 def read_image_tarball(file: Path, form: ArchiveFormat, artifact: str) -> dict[str, TarballImage]:
     """The images for Windows by their whole names. `artifact` is for messages."""
     try:
         tarball = _read(file, form, artifact)
         found = _by_layout(tarball) if "oci-layout" in tarball.documents else {}
-        return _with_docker(tarball, found)
+        # A lock accepts no other names, nor more of them.
+        return _IMAGES.validate_python(_with_docker(tarball, found))
+    except pydantic.ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        said = fault["msg"]
+        if fault["type"] == "string_pattern_mismatch":
+            said = f"{str(fault['input'])[:80]!a} is not a valid name or value"
+        raise VerificationError(
+            f"{artifact} has an image that is not valid: {said}",
+            hint="save only the images that the config needs, each with a valid name",
+        ) from error
     except UNREADABLE as error:
         raise VerificationError(f"{artifact} cannot be read as a tarball: {error}") from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
@@ -116,20 +131,23 @@ def _by_layout(tarball: _Tarball) -> dict[str, TarballImage]:
     images = {}
     for row in tarball.read("index.json")["manifests"]:
         name = row.get("annotations", {}).get(_NAME)
-        variants = [*_variants(tarball, row["digest"])] if name else []
+        variants = [*_variants(tarball, row["digest"], set())] if name else []
         if variants:
             images[str(ImageName.parse(name))] = TarballImage(digest=row["digest"], variants=variants)
     return images
 
 
-def _variants(tarball: _Tarball, digest: str) -> Iterator[Variant]:
+def _variants(tarball: _Tarball, digest: str, visited: set[str]) -> Iterator[Variant]:
     """The variants of an index or a manifest. An export of one platform has an index with manifests that are not in the
-    tarball."""
+    tarball. Without `visited`, a few indexes that list one another many times would take hours."""
+    if digest in visited:
+        return
+    visited.add(digest)
     document = tarball.blob(digest)
     if "manifests" in document:
         for row in document["manifests"]:
             if _BLOBS + row["digest"].removeprefix("sha256:") in tarball.documents:
-                yield from _variants(tarball, row["digest"])
+                yield from _variants(tarball, row["digest"], visited)
         return
     size = sum(int(layer["size"]) for layer in document["layers"])
     # An attestation has a configuration without layers of an operating system.
@@ -155,9 +173,9 @@ def _with_docker(tarball: _Tarball, images: dict[str, TarballImage]) -> dict[str
         data = tarball.documents[row["Config"]]
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         size = sum(tarball.sizes[path] for path in row["Layers"])
-        for name in row["RepoTags"] or ():
-            with contextlib.suppress(_OtherSystemError):
-                variant = _variant(digest, dict(json.loads(data)), size, docker=True)
+        with contextlib.suppress(_OtherSystemError):
+            variant = _variant(digest, dict(json.loads(data)), size, docker=True)
+            for name in row["RepoTags"] or ():
                 whole = str(ImageName.parse(name))
                 known = images.get(whole)
                 others = [one for one in known.variants if one.config != digest] if known else []

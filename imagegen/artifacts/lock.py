@@ -24,7 +24,7 @@ import pydantic
 from imagegen.artifacts.archive import LIMIT_MEMBERS, check_form, is_member, read_members
 from imagegen.artifacts.download import LIMIT_BYTES, fetch
 from imagegen.artifacts.image_lookup import Ask, ImageRequest, LockedImage, look_up_image
-from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
+from imagegen.artifacts.image_tarball import TarballImages, WholeImageName, read_image_tarball
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ConfigError, ImagegenError, Problem, VerificationError
 from imagegen.files import read_file, scratch_folder
@@ -78,7 +78,6 @@ Members = Annotated[
     dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
 ]
 Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
-WholeImageName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[!-~]+$", max_length=600)]
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
 
@@ -91,7 +90,7 @@ class LockedArtifact(Strict):
     sha256: Sha256
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
     members: Members | None = None
-    images: Annotated[dict[WholeImageName, TarballImage], pydantic.Field(max_length=100)] | None = None
+    images: TarballImages | None = None
 
     def answers(self, request: ArtifactRequest) -> bool:
         """Whether this entry matches the request: URL, digest, and what the lock lists of a file of this form."""

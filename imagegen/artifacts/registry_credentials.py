@@ -33,15 +33,23 @@ def read_credentials(names: Mapping[str, Mapping[str, str]], environ: Mapping[st
                 f"{'is' if len(missing) == 1 else 'are'} not set",
                 hint=f"set {' and '.join(missing)} in the environment of imagegen",
             )
-        user, password = environ[variables["username_env"]], environ[variables["password_env"]]
-        if ":" in user or any(ord(letter) < ord(" ") for letter in user + password):
+        user_name = variables["username_env"]
+        invalid = [name for name in variables.values() if not _is_line(environ[name])]
+        invalid += [user_name] if ":" in environ[user_name] and user_name not in invalid else []
+        if invalid:
             # The value is not shown: the variable may hold another secret by mistake.
             raise ConfigError(
-                f"registry_credentials: the credentials of {registry} are not valid",
-                hint=f"{variables['username_env']} must have no colon, and neither of the two variables a line break",
+                f"registry_credentials: the credentials of {registry} are not valid: see {' and '.join(invalid)}",
+                hint=f"both variables must be one line of UTF-8 text, and {user_name} must have no colon",
             )
+        user, password = environ[user_name], environ[variables["password_env"]]
         found[registry] = base64.b64encode(f"{user}:{password}".encode()).decode()
     return found
+
+
+def _is_line(text: str) -> bool:
+    """Whether it is one line of UTF-8. Python shows each other byte of a variable as a surrogate."""
+    return not any(letter < " " or "\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def builder_variable(credentials: Mapping[str, str], *, for_docker: bool) -> str:

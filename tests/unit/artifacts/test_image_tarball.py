@@ -18,7 +18,7 @@ from imagegen.rehearsal.network.registries import make_tarball
 from imagegen.resources.image_name import ImageName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from imagegen.artifacts.image_tarball import TarballImage
@@ -56,11 +56,11 @@ class Saved:
         self.members[f"blobs/sha256/{digest_of(data)[7:]}"] = data
         return digest_of(data)
 
-    def as_docker(self, *, with_layout: bool) -> None:
+    def as_docker(self, *, with_layout: bool, names: Sequence[str] = (NAME,)) -> None:
         """As `docker save` writes it: the oldest versions have no layout."""
         self.members["layer.tar"] = b"12345"
         config = f"blobs/sha256/{self.configs[0][7:]}"
-        self.write("manifest.json", [{"Config": config, "RepoTags": [NAME], "Layers": ["layer.tar"]}])
+        self.write("manifest.json", [{"Config": config, "RepoTags": [*names], "Layers": ["layer.tar"]}])
         if not with_layout:
             del self.members["oci-layout"]
 
@@ -116,6 +116,14 @@ def test_an_image_for_other_machines_is_not_chosen(tmp_path: Path) -> None:
     assert Saved("", os="linux").read(tmp_path) == {}
 
 
+def test_an_index_that_lists_one_image_many_times_has_it_once(tmp_path: Path) -> None:
+    saved = Saved("10.0.20348.1")
+    for _ in range(3):
+        saved.top = saved.blob({"manifests": [{"digest": saved.top}] * 10})
+    saved.write("index.json", {"manifests": [{"digest": saved.top, "annotations": {"io.containerd.image.name": NAME}}]})
+    assert len(saved.read(tmp_path)[NAME].variants) == 1
+
+
 def _damage(saved: Saved) -> None:
     saved.members[f"blobs/sha256/{saved.configs[0][7:]}"] += b" "
 
@@ -125,6 +133,13 @@ SPOILED: dict[str, Callable[[Saved], object]] = {
     "'index.json'": lambda saved: saved.members.pop("index.json"),
     "not valid": lambda saved: saved.write("index.json", {"manifests": [{"annotations": 1}]}),
     "has an image that is not valid": lambda saved: saved.write("manifest.json", [{"Config": "none"}]),
+    "at most 100 items": lambda saved: saved.as_docker(with_layout=True, names=[f"a.test/{at}:1" for at in range(101)]),
+    "'Registry.EXAMPLE.com/a:1' is not a valid name": lambda saved: saved.as_docker(
+        with_layout=True, names=["Registry.EXAMPLE.com/a:1"]
+    ),
+    "'a.test/b:one tag' is not a valid name": lambda saved: saved.as_docker(
+        with_layout=False, names=["a.test/b:one tag"]
+    ),
 }
 
 

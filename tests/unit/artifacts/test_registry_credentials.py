@@ -37,6 +37,7 @@ def test_credentials_have_the_form_of_basic_authorization() -> None:
         ({"APP_USER": "robot", "APP_LOGIN": ""}, "APP_LOGIN must have the credentials of registry.example.com, and is"),
         ({"APP_USER": "ro:bot", "APP_LOGIN": "secret-1"}, "the credentials of registry.example.com are not valid"),
         ({"APP_USER": "robot", "APP_LOGIN": "secret-1\n"}, "the credentials of registry.example.com are not valid"),
+        ({"APP_USER": "robot", "APP_LOGIN": "secret-1\udcff"}, "registry.example.com are not valid: see APP_LOGIN$"),
     ],
 )
 def test_credentials_that_cannot_be_right_are_refused_without_showing_them(
