@@ -14,7 +14,7 @@ from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.lock import Lock, lock_artifacts, lock_bytes, lock_images, read_lock
+from imagegen.artifacts.lock import Lock, find_unlocked_images, lock_artifacts, lock_bytes, lock_images, read_lock
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.build.folders import BuildFolder
@@ -102,8 +102,11 @@ def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
 
 def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: RunFacts, console: Console) -> Lock:
     """Complete the lock. Only missing entries are looked up; `refresh` looks up all of them."""
-    credentials = {registry: one for target in targets for registry, one in target.registry_credentials(run).items()}
     old = read_lock(file, {target.name: target.cloud.base_form for target in targets})
+    images_asked = {name: request for target in targets for name, request in target.images.items()}
+    # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
+    asking = targets if find_unlocked_images(images_asked, old, refresh=refresh) else ()
+    credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
     bases = dict(old.base_images) if old else {}
     requests = {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
     for target in targets:
@@ -121,7 +124,7 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
         console=console,
     )
     images = lock_images(
-        {name: request for target in targets for name, request in target.images.items()},
+        images_asked,
         old,
         ask_over_https(run.environ, console),
         refresh=refresh,

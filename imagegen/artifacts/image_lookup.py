@@ -33,6 +33,8 @@ _MANIFESTS: Final = (
 )
 _ACCEPT: Final = ", ".join((*_INDEXES, *_MANIFESTS))
 _PARAMETER: Final = re.compile(r'([a-z]+)="([^"]*)"')
+# What a header can carry.
+_TOKEN: Final = re.compile(r"[!-~]+")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _OK, _UNAUTHORISED, _FORBIDDEN = 200, 401, 403
 # 10.0 and then the build: the first three numbers of os.version.
@@ -145,6 +147,12 @@ class _Registry:
         self._authorization = ""
 
     def look_up(self, request: ImageRequest) -> LockedImage:
+        try:
+            return self._look_up(request)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise VerificationError(f"{self._shown} has an image {request.name} that is not valid: {error}") from error
+
+    def _look_up(self, request: ImageRequest) -> LockedImage:
         top = self._get("manifests", request.name.digest or request.name.tag)
         digest = f"sha256:{hashlib.sha256(top).hexdigest()}"
         if request.name.digest not in ("", digest):
@@ -152,6 +160,8 @@ class _Registry:
         document = self._parse(top, digest)
         if "manifests" not in document:
             return self._of_manifest(request, digest, digest, document, "")
+        if not isinstance(document["manifests"], list):
+            raise ValueError("its index has no list of manifests")
         entry = _choose(request, [_platform(row) for row in document["manifests"] if isinstance(row, dict)])
         manifest = self._read("manifests", entry.digest)
         return self._of_manifest(request, digest, entry.digest, manifest, entry.os_version)
@@ -159,26 +169,23 @@ class _Registry:
     def _of_manifest(
         self, request: ImageRequest, digest: str, manifest_digest: str, manifest: dict[str, Any], os_version: str
     ) -> LockedImage:
-        try:
-            config_digest = str(manifest["config"]["digest"])
-            config = self._read("blobs", config_digest)
-            size = sum(int(layer["size"]) for layer in manifest["layers"])
-            diffs = [str(one) for one in config["rootfs"]["diff_ids"]]
-            found = _Platform(manifest_digest, config["os"], config["architecture"], config.get("os.version") or "")
-            if not os_version:
-                # An index need not repeat the version, and a manifest without an index has it only there.
-                os_version = _choose(request, [found]).os_version
-            return LockedImage(
-                digest=digest,
-                manifest=manifest_digest,
-                os_version=os_version,
-                windows_build=request.builds[0],
-                config=config_digest,
-                layers=chain_id(diffs),
-                size=size,
-            )
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise VerificationError(f"{self._shown} has an image {request.name} that is not valid: {error}") from error
+        config_digest = str(manifest["config"]["digest"])
+        config = self._read("blobs", config_digest)
+        size = sum(int(layer["size"]) for layer in manifest["layers"])
+        diffs = [str(one) for one in config["rootfs"]["diff_ids"]]
+        found = _Platform(manifest_digest, config["os"], config["architecture"], config.get("os.version") or "")
+        if not os_version:
+            # An index need not repeat the version, and a manifest without an index has it only there.
+            os_version = _choose(request, [found]).os_version
+        return LockedImage(
+            digest=digest,
+            manifest=manifest_digest,
+            os_version=os_version,
+            windows_build=request.builds[0],
+            config=config_digest,
+            layers=chain_id(diffs),
+            size=size,
+        )
 
     def _read(self, kind: str, digest: str) -> dict[str, Any]:
         """A document by its digest."""
@@ -227,7 +234,10 @@ class _Registry:
         realm = given.get("realm", "")
         if scheme.lower() != "bearer" or not realm.startswith("https://"):
             raise self._needs_credentials()
-        host = urllib.parse.urlsplit(realm).netloc
+        try:
+            host = urllib.parse.urlsplit(realm).netloc
+        except ValueError as error:
+            raise _NotThereError(f"{self._shown} gives no token: its address is not valid: {error}") from error
         if not self._may_ask(host):
             raise ConfigError(
                 f"{self._name} cannot be looked up: {self._shown} answers only with a token from {host}, which is not "
@@ -240,10 +250,10 @@ class _Registry:
         try:
             answer = self._ask(f"{realm}?{urllib.parse.urlencode(wanted)}", {}, self._basic)
             document = json.loads(answer.body) if answer.status == _OK else {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise _NotThereError(f"{self._shown} gives no token: {error}") from error
         token = document.get("token") or document.get("access_token") if isinstance(document, dict) else None
-        if not isinstance(token, str):
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise self._needs_credentials()
         return f"Bearer {token}"
 

@@ -202,6 +202,14 @@ def lock_bytes(lock: Lock) -> bytes:
     return json.dumps(lock.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
 
 
+def find_unlocked_images(requests: Mapping[str, ImageRequest], old: Lock | None, *, refresh: bool) -> set[str]:
+    """The container images that must be looked up: those that the old lock does not have. With `refresh`, all."""
+    known = old.images if old else {}
+    return {
+        name for name, request in requests.items() if refresh or name not in known or not known[name].answers(request)
+    }
+
+
 def lock_images(
     requests: Mapping[str, ImageRequest],
     old: Lock | None,
@@ -214,15 +222,13 @@ def lock_images(
     """The container images for a lock. With `refresh`, each of them is looked up again.
 
     `credentials` are those of registries, by their names."""
-    known = old.images if old else {}
-    found = {}
-    for name, request in sorted(requests.items()):
-        if name in known and not refresh and known[name].answers(request):
-            found[name] = known[name]
-        else:
-            with console.task(f"looking up {name}", None):
-                found[name] = look_up_image(request, ask, credentials.get(request.name.registry, ""))
-    return found
+    unlocked = find_unlocked_images(requests, old, refresh=refresh)
+    kept = requests.keys() - unlocked
+    found = {name: image for name, image in (old.images if old else {}).items() if name in kept}
+    for name in sorted(unlocked):
+        with console.task(f"looking up {name}", None):
+            found[name] = look_up_image(requests[name], ask, credentials.get(requests[name].name.registry, ""))
+    return dict(sorted(found.items()))
 
 
 PARALLEL = 4

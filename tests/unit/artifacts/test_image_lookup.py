@@ -151,6 +151,36 @@ def test_a_page_of_a_web_filter_is_no_image(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "index",
+    [
+        {"manifests": None},
+        {"manifests": 1},
+        {"manifests": [{"platform": {"os": "windows", "architecture": "amd64", "os.version": f"10.0.{'9' * 5000}"}}]},
+    ],
+    ids=["null", "a number", "an endless version"],
+)
+def test_an_index_that_is_not_valid_is_refused_by_the_name_of_its_registry(index: dict[str, Any]) -> None:
+    web = Web(("windows", "10.0.20348.9"))
+    web.answers["1"] = json.dumps(index).encode()
+    with pytest.raises(VerificationError, match=r"^registry\.example\.com:5000 has an image .* that is not valid"):
+        look_up_image(asks(OWN), web)
+
+
+@pytest.mark.parametrize(
+    ("realm", "token"),
+    [("https://auth.example.com/token", b'{"a":' * 100_000), ("https://[/token", b"{}")],
+    ids=["nested", "no address"],
+)
+def test_an_answer_that_holds_no_token_is_refused_by_the_name_of_its_registry(realm: str, token: bytes) -> None:
+    def ask(url: str, _headers: Mapping[str, str], _authorization: str) -> Answer:
+        challenge = {"www-authenticate": f'Bearer realm="{realm}"'}
+        return Answer(200, {}, token) if url.startswith(realm) else Answer(401, challenge, b"")
+
+    with pytest.raises(RefusedError, match=r"registry\.example\.com:5000 gives no token"):
+        look_up_image(asks(OWN), ask)
+
+
+@pytest.mark.parametrize(
     "change", [{"layers": 1}, {"config": {}}, {"layers": [{"digest": ZEROS, "size": "x"}]}, {"config": {"digest": "x"}}]
 )
 def test_a_manifest_that_is_not_valid_is_refused(change: dict[str, Any]) -> None:
@@ -200,12 +230,14 @@ def test_a_token_that_everybody_gets_is_enough(name: str) -> None:
         ('Bearer realm="http://auth.example.com/token"', Answer(200, {}, b'{"token": "t"}')),
         ('Bearer realm="https://auth.example.com/token"', Answer(401, {}, b"")),
         ('Bearer realm="https://auth.example.com/token"', Answer(200, {}, b"[]")),
+        ('Bearer realm="https://auth.example.com/token"', Answer(200, {}, '{"token": "t\u00fc"}'.encode())),
         ('Bearer realm="https://auth.example.com/token"', Answer(200, {}, b'{"token": "t"}')),
     ],
 )
 def test_a_registry_that_demands_credentials_is_refused_by_name(challenge: str, token: Answer) -> None:
-    def ask(url: str, _headers: Mapping[str, str], _authorization: str) -> Answer:
+    def ask(url: str, _headers: Mapping[str, str], authorization: str) -> Answer:
         assert url.startswith("https://")  # a token over http would be anybody's
+        assert authorization.isascii()  # a header carries nothing else
         return token if "auth.example.com" in url else Answer(401, {"www-authenticate": challenge}, b"")
 
     with pytest.raises(ConfigError, match=r"registry\.example\.com:5000 demands credentials") as refused:

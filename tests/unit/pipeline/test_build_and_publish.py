@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
+CREDENTIALS = (
+    "images=[registry.example.com/app:1]",
+    "registry_credentials=[{registry: registry.example.com, username_env: APP_USER, password_env: APP_LOGIN}]",
+)
 PLACE = Place(region="us-east-1", auth=Auth(), account="111122223333")
 BUILT = CloudImage("ami-1", "us-east-1", "node", "available")
 ARTIFACT = "us-east-1:ami-1"
@@ -515,6 +519,21 @@ def test_what_was_locked_is_counted(
     assert said.getvalue().endswith(f"Z locked 1 artifact and 1 base image in {file}\n")
 
 
+def test_a_complete_lock_needs_no_credentials_of_registries(
+    load: Any,  # noqa: ANN401 - the shared fixtures
+    make_lock: Any,  # noqa: ANN401 - as above
+    tmp_path: Path,
+) -> None:
+    loaded, file = load(SHIPPED, *CREDENTIALS), tmp_path / "lock.json"
+    target, known = pipeline.prepare_target(loaded, "aws"), make_lock(loaded)
+    file.write_bytes(lock_bytes(known))
+    run = RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
+    console = Console(io.StringIO(), plain=True)
+    assert pipeline.look_up([target], file, refresh=False, run=run, console=console).images == known.images
+    with pytest.raises(ConfigError, match="APP_USER and APP_LOGIN must have the credentials"):
+        pipeline.look_up([target], file, refresh=True, run=run, console=console)
+
+
 def test_what_cannot_be_asked_is_a_warning(world: World, build: Callable[[], ImageManifest], said: io.StringIO) -> None:
     world.checks = [Check("regions", UNKNOWN, "UnauthorizedOperation", "allow ec2:DescribeRegions")]
     assert build().published is not None
@@ -627,11 +646,7 @@ def test_a_build_without_the_credentials_of_a_registry_fails_before_the_cloud_is
 
     monkeypatch.setattr(pipeline, "reject_failed_checks", asked)
     target = pipeline.prepare_target(
-        load(
-            SHIPPED,
-            "images=[registry.example.com/app:1]",
-            "registry_credentials=[{registry: registry.example.com, username_env: APP_USER, password_env: APP_LOGIN}]",
-        ),
+        load(SHIPPED, *CREDENTIALS),
         "aws",
     )
     run = RunFacts({"APP_USER": "robot"}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-000000")
