@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 CALICO, ROUTES = make(CASES["calico"]), make(CASES["flannel-routes"])
 
 
-def contents(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in folder.iterdir()}
+def contents(folder: Path, up_to: int = 1 << 30) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir() if path.stat().st_size < up_to}
 
 
 def test_another_run_replaces_only_its_own_files(tmp_path: Path) -> None:
@@ -30,9 +30,20 @@ def test_another_run_replaces_only_its_own_files(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     write_samples(ROUTES, tmp_path)
     assert contents(tmp_path) == {**texts(ROUTES), "README.md": ROUTES.readme, **own}
+    for name, copy in (("kube-proxy.yaml", "my-kube-proxy.yaml"), ("bootstrap-aws.yaml", "bootstrap-mine.yaml")):
+        own[copy] = texts(ROUTES)[name]
+        (tmp_path / copy).write_text(own[copy])
     (tmp_path / "kube-proxy.yaml").write_text(texts(ROUTES)["kube-proxy.yaml"] + "# edited\n")
     write_samples(CALICO, tmp_path)
     assert contents(tmp_path) == {**texts(CALICO), "README.md": CALICO.readme, **own}
+
+
+def test_files_of_the_operator_may_be_large(tmp_path: Path) -> None:
+    for name in ("crds.yaml", "bootstrap-mine.yaml"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 30)
+    write_samples(CALICO, tmp_path)
+    assert contents(tmp_path, up_to=1 << 20) == {**texts(CALICO), "README.md": CALICO.readme}
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "folder"])
