@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., tuple[object, str, str]]
 
+HINT = "hint: write it as --image kube-proxy=registry.example.com/name:tag"
 CALICO, ROUTES = make(CASES["calico"]), make(CASES["flannel-routes"])
 
 
@@ -79,8 +80,22 @@ def test_the_command_tells_what_it_wrote(run: Run, tmp_path: Path) -> None:
     ("options", "code", "message"),
     [
         (["--network", "calicoo"], 2, 'unknown network "calicoo"'),
-        (["--network", "calico", "--image", "kube-proxy=nginx"], 2, "--image kube-proxy=nginx: "),
+        *(
+            (["--network", "calico", *(part for image in images for part in ("--image", image))], 2, message)
+            for images, message in (
+                (["kube-proxy=nginx"], '"nginx" has no registry\nhint: write docker.io/library/nginx'),
+                (["kube-proxy=Foo"], f'"Foo" is not a valid reference of a container image\n{HINT}'),
+                (["kube-proxy=a_b.example.com/x"], f"is not a valid reference of a container image\n{HINT}"),
+                (["kube-proxy=example.com:99999/x"], "--image kube-proxy=example.com:99999/x: "),
+                (["foo"], f"--image foo is not NAME=REF\n{HINT}"),
+                (["=nginx"], f"--image =nginx is not NAME=REF\n{HINT}"),
+                (["kube-proxy=a.example/x:1", "kube-proxy=a.example/x:2"], "--image names kube-proxy twice"),
+            )
+        ),
         (["--cluster-cidr", "10.244.0.1/16"], 2, "has host bits set; write an IPv4 range such as 10.244.0.0/16"),
+        (["--cluster-cidr", "10.244.0.1"], 2, "10.244.0.1/32 is a single address; write an IPv4 range"),
+        (["--service-cidr", "10.96.0.1/32"], 2, "10.96.0.1/32 is a single address; write an IPv4 range"),
+        (["--cluster-cidr", "10.0.0.0/8"], 2, "--cluster-cidr 10.0.0.0/8 overlaps with --service-cidr 10.96.0.0/12"),
         (["--network", "flannel-vxlan"], 5, "hint: build them, and name yours: --image flannel=registry"),
         (["--set", "provisioner=ansible"], 5, "uses settings that are not implemented yet"),
     ],

@@ -21,6 +21,10 @@ from tests.samples_support import BASE, BRIDGE, CASES, FLANNEL, KUBE_PROXY, WINS
 if TYPE_CHECKING:
     from pathlib import Path
 
+UNNAMED = (
+    "kube-proxy.yaml: the config has cni.plugin: none, so imagegen does not know the name of the pod network. "
+    "Name the plugin that the cluster installs:"
+)
 # No object, but a file for the API server.
 FILES = {"AdmissionConfiguration"}
 
@@ -140,7 +144,8 @@ def test_what_has_no_effect_is_an_error(case: Case, message: str) -> None:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (Case(), "kube-proxy.yaml: the config has cni.plugin: none"),
+        (Case(), f"{UNNAMED} --network calico, flannel-host-gw or flannel-vxlan"),
+        (Case((*docker("1.18.20", "19.03.15"), *WINS)), f"{UNNAMED} --network flannel-host-gw or flannel-vxlan"),
         (Case(containerd("1.21.14"), network="calico"), "kube-proxy.yaml: Kubernetes 1.21 does not support them"),
         (Case((*containerd("1.21.14"), "kube_proxy=none"), network="flannel-vxlan"), "flannel.yaml: Kubernetes 1.21"),
         (
