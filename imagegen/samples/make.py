@@ -211,5 +211,8 @@ def _bootstraps(specs: Sequence[Spec], request: SamplesRequest, network: Network
             context = bootstrap_context(spec, request.cluster_cidr, request.service_cidr, network)
             text = render_text(template.read_text(encoding="utf-8"), {**context, "mark": f"# {MARK}"})
             name = f"bootstrap-{spec.target}.yaml"
-            title = f"the bootstrap config of the machines of target {spec.target}, for the management cluster"
+            title = (
+                f"the bootstrap config and the machine template of target {spec.target}, for the management cluster. "
+                "Replace the words in capitals first"
+            )
             yield Sample(name, title, f"kubectl apply -f {name}", text)
