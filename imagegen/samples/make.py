@@ -229,7 +229,10 @@ def _bootstraps(specs: Sequence[Spec], request: SamplesRequest, network: Network
             context = bootstrap_context(spec, request.cluster_cidr, request.service_cidr, network)
             name = _bootstrap_name(spec.target)
             text = _render(name, template.read_text(encoding="utf-8"), context)
-            title = f"the bootstrap config of the machines of target {spec.target}, for the management cluster"
+            title = (
+                f"the bootstrap config and the machine template of target {spec.target}, for the management cluster. "
+                "Replace the words in capitals first"
+            )
             yield Sample(name, title, f"kubectl apply -f {name}", text)
 
 

@@ -46,10 +46,18 @@ def _check_range(_context: click.Context, _option: click.Parameter, text: str) -
 )
 @click.option("--image", "images", multiple=True, metavar="NAME=REF", help="Your own container image; may be repeated.")
 @click.option(
-    "--cluster-cidr", default="10.244.0.0/16", show_default=True, callback=_check_range, help="The cluster's pods."
+    "--cluster-cidr",
+    default="10.244.0.0/16",
+    show_default=True,
+    callback=_check_range,
+    help="The address range of the cluster's pods (CIDR).",
 )
 @click.option(
-    "--service-cidr", default="10.96.0.0/12", show_default=True, callback=_check_range, help="The cluster's services."
+    "--service-cidr",
+    default="10.96.0.0/12",
+    show_default=True,
+    callback=_check_range,
+    help="The address range of the cluster's services (CIDR).",
 )
 @options.FORMAT
 def samples(
