@@ -111,11 +111,11 @@ def calico_version(given: RuleInput) -> Iterator[Finding]:
 def calico_and_kube_proxy(given: RuleInput) -> Iterator[Finding]:
     cni = given.config.cni
     if cni.plugin == "calico" and given.config.kube_proxy == "service":
+        others = " (wins or none on nodes without HostProcess containers)" if cni.mode == "vxlan" else ""
         yield Finding(
             ("kube_proxy",),
             "the image does not know the address that Calico's overlay gives to the node",
-            f"write kube_proxy: {'wins or none' if cni.mode == 'vxlan' else 'hostprocess'}, and start kube-proxy from "
-            "the cluster",
+            f"write kube_proxy: hostprocess{others}, and start kube-proxy from the cluster",
         )
 
 

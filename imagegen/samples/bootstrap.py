@@ -26,11 +26,14 @@ def bootstrap_context(spec: Spec, cluster_cidr: str, service_cidr: str, network:
         call = rf"{_POWERSHELL} {folder}\set-pod-network.ps1"
         named = "" if spec.facts.pod_network else f" -NetworkName {network.name or 'NETWORK_NAME'}"
         ranges = f"-ClusterCidr {cluster_cidr} -ServiceCidr {service_cidr}"
-        post.append(f"{call} {ranges}{named} || exit 1")
+        # Each node has its own, which a template cannot know.
+        address = " -SourceVip SOURCE_VIP" if spec.facts.asks_source_address and network.overlay else ""
+        post.append(f"{call} {ranges}{named}{address} || exit 1")
     post += _calls(folder, "post-kubeadm", config.kubeadm_scripts.post)
     asks_docker = config.runtime.docker is not None and config.runtime.docker.cri_dockerd is None
     return {
         "name": f"{config.name}-{spec.target}",
+        "settings": spec.settings,
         "pre": [json.dumps(command) for command in pre],
         "post": [json.dumps(command) for command in post],
         "files": [

@@ -24,7 +24,6 @@ _FOLDER: Final = Path(__file__).parent
 _TEMPLATES: Final = _FOLDER / "templates"
 _BOOTSTRAP: Final = "bootstrap.yaml.j2"
 INDEX: Final = "README.md"
-MARK: Final = "Written by `imagegen samples`. Another run replaces this file: change a copy."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +70,23 @@ class Samples:
     readme: str
 
 
+def first_line(name: str) -> str:
+    """The first line of a file. It names the file: another run must not replace or remove a copy."""
+    text = f"`imagegen samples` wrote {name}. Another run replaces this file: change a copy with another name."
+    return f"<!-- {text} -->" if name == INDEX else f"# {text}"
+
+
+def name_patterns() -> set[str]:
+    """The names that files can have, as patterns for `glob`."""
+    return {INDEX, _bootstrap_name("*"), *(row["file"] for row in _index()["samples"])}
+
+
 def make_samples(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest) -> Samples:
     """The samples for an image with these targets. `lack` is the reason why its nodes have no HostProcess containers.
 
     Everything but the bootstrap configs is the same for every target of a config.
     """
-    index = json.loads((_FOLDER / "samples.json").read_bytes())
+    index = _index()
     network = find_network(specs[0], request.network)
     context = _context(specs, lack, request, network)
     rows = [row for row in index["samples"] if evaluate(row["when"], context)]
@@ -84,7 +94,8 @@ def make_samples(specs: Sequence[Spec], lack: Sequence[str], request: SamplesReq
     images = _find_images(specs[0], sorted(needed), str(context["delivery"]), request.images)
     context["images"] = {image.name: image.reference for image in images}
     files = [
-        Sample(row["file"], row["title"], row["how"], render_text(_read(row["template"]), context)) for row in rows
+        Sample(row["file"], row["title"], row["how"], _render(row["file"], _read(row["template"]), context))
+        for row in rows
     ]
     files += _bootstraps(specs, request, network)
     context["kinds"] = re.findall(r"(?m)^kind: (\w+)$", "\n".join(file.text for file in files))
@@ -97,7 +108,16 @@ def make_samples(specs: Sequence[Spec], lack: Sequence[str], request: SamplesReq
         "notes": notes,
         "left_out": left,
     }
-    return Samples(tuple(files), images, notes, left, render_text(_read(f"{INDEX}.j2"), about))
+    return Samples(tuple(files), images, notes, left, _render(INDEX, _read(f"{INDEX}.j2"), about))
+
+
+def _index() -> dict[str, Any]:
+    rows: dict[str, Any] = json.loads((_FOLDER / "samples.json").read_bytes())
+    return rows
+
+
+def _render(name: str, template: str, context: Mapping[str, object]) -> str:
+    return f"{first_line(name)}\n{render_text(template, context)}"
 
 
 def _context(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest, network: Network) -> dict[str, Any]:
@@ -111,8 +131,6 @@ def _context(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest
     routes = table("samples").get("routes", {})
     clouds = [routes[name] for name in dict.fromkeys(spec.provider for spec in specs) if name in routes]
     return {
-        "mark": f"# {MARK}",
-        "mark_text": MARK,
         "name": config.name,
         "kubernetes": {"version": config.kubernetes.version},
         "minor": list(version[:2]),
@@ -209,7 +227,14 @@ def _bootstraps(specs: Sequence[Spec], request: SamplesRequest, network: Network
         template = provider_folder(spec.provider) / "samples" / _BOOTSTRAP
         if template.is_file():
             context = bootstrap_context(spec, request.cluster_cidr, request.service_cidr, network)
-            text = render_text(template.read_text(encoding="utf-8"), {**context, "mark": f"# {MARK}"})
-            name = f"bootstrap-{spec.target}.yaml"
-            title = f"the bootstrap config of the machines of target {spec.target}, for the management cluster"
+            name = _bootstrap_name(spec.target)
+            text = _render(name, template.read_text(encoding="utf-8"), context)
+            title = (
+                f"the bootstrap config and the machine template of target {spec.target}, for the management cluster. "
+                "Replace the words in capitals first"
+            )
             yield Sample(name, title, f"kubectl apply -f {name}", text)
+
+
+def _bootstrap_name(target: str) -> str:
+    return f"bootstrap-{target}.yaml"

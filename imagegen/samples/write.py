@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from imagegen.errors import RefusedError
-from imagegen.files import read_file, write_file
-from imagegen.samples.make import INDEX, MARK, Samples
+from imagegen.files import write_file
+from imagegen.samples.make import INDEX, Samples, first_line, name_patterns
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_LARGEST: Final = 1024 * 1024
 
 
 def write_samples(samples: Samples, folder: Path) -> None:
     """Write the files. A file of an earlier run that is no longer a sample is removed."""
     texts = {**{file.name: file.text for file in samples.files}, INDEX: samples.readme}
-    own = {path for path in sorted(folder.glob("*")) if path.suffix in (".yaml", ".md") and _is_own(path)}
+    own = {path for pattern in name_patterns() for path in folder.glob(pattern) if _is_own(path)}
     foreign = [
         path for path in (folder / name for name in texts) if path not in own and (path.exists() or path.is_symlink())
     ]
@@ -36,4 +34,7 @@ def _is_own(path: Path) -> bool:
     """Whether an earlier run wrote the file."""
     if path.is_symlink() or not path.is_file():
         return False
-    return MARK.encode() in read_file(path, limit=_LARGEST).partition(b"\n")[0]
+    expected = first_line(path.name).encode() + b"\n"
+    with path.open("rb") as opened:
+        # The file may be somebody's, and of any size.
+        return opened.read(len(expected)) == expected

@@ -2,6 +2,7 @@
 
 import ipaddress
 from pathlib import Path
+from typing import Final
 
 import click
 import pydantic
@@ -11,18 +12,26 @@ from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import check_known, columns, terminal_width
 from imagegen.config.value_types import ImageRef
-from imagegen.errors import ConfigError
+from imagegen.documents.problems import quoted
+from imagegen.errors import ConfigError, InvalidValue
 from imagegen.rules.nodes import find_lack_of_host_process
 from imagegen.samples.make import Samples, SamplesRequest, make_samples
 from imagegen.samples.network import known_networks
 from imagegen.samples.write import write_samples
 
+_IMAGE_HINT: Final = (
+    "write it as --image kube-proxy=registry.example.com/name:tag; only the tag may have capital letters"
+)
+
 
 def _check_range(_context: click.Context, _option: click.Parameter, text: str) -> str:
     try:
-        return str(ipaddress.IPv4Network(text))
+        found = ipaddress.IPv4Network(text)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write an IPv4 range such as 10.244.0.0/16") from None
+    if found.num_addresses == 1:
+        raise click.BadParameter(f"{found} is a single address; write an IPv4 range such as 10.244.0.0/16")
+    return str(found)
 
 
 @click.command()
@@ -37,10 +46,18 @@ def _check_range(_context: click.Context, _option: click.Parameter, text: str) -
 )
 @click.option("--image", "images", multiple=True, metavar="NAME=REF", help="Your own container image; may be repeated.")
 @click.option(
-    "--cluster-cidr", default="10.244.0.0/16", show_default=True, callback=_check_range, help="The cluster's pods."
+    "--cluster-cidr",
+    default="10.244.0.0/16",
+    show_default=True,
+    callback=_check_range,
+    help="The address range of the cluster's pods (CIDR).",
 )
 @click.option(
-    "--service-cidr", default="10.96.0.0/12", show_default=True, callback=_check_range, help="The cluster's services."
+    "--service-cidr",
+    default="10.96.0.0/12",
+    show_default=True,
+    callback=_check_range,
+    help="The address range of the cluster's services (CIDR).",
 )
 @options.FORMAT
 def samples(
@@ -68,6 +85,7 @@ def samples(
     """
     if network is not None:
         check_known("network", network, known_networks(), "samples --help")
+    _reject_overlap(cluster_cidr, service_cidr)
     loaded = options.load_config(config, sets)
     names = loading.find_targets(loaded, target)
     loading.reject_unimplemented(loaded, names)
@@ -77,18 +95,40 @@ def samples(
     print_as(form, _samples_json(made, out), _samples_lines(made, out))
 
 
+def _reject_overlap(cluster_cidr: str, service_cidr: str) -> None:
+    if ipaddress.IPv4Network(cluster_cidr).overlaps(ipaddress.IPv4Network(service_cidr)):
+        raise ConfigError(
+            f"--cluster-cidr {cluster_cidr} overlaps with --service-cidr {service_cidr}",
+            hint="give the two ranges of your cluster, for example --cluster-cidr 10.244.0.0/16 "
+            "--service-cidr 10.96.0.0/12",
+        )
+
+
 def _parse_images(words: tuple[str, ...]) -> dict[str, str]:
     images: dict[str, str] = {}
     for word in words:
         name, _, reference = word.partition("=")
-        try:
-            images[name] = pydantic.TypeAdapter(ImageRef).validate_python(reference)
-        except pydantic.ValidationError as error:
+        if not name or not reference:
+            raise ConfigError(f"--image {word} is not NAME=REF", hint=_IMAGE_HINT)
+        if name in images:
             raise ConfigError(
-                f"--image {word}: {error.errors()[0]['msg']}",
-                hint="write it as kube-proxy=registry.example.com/name:tag",
-            ) from None
+                f"--image names {name} twice: {images[name]} and {reference}", hint="leave one of them out"
+            )
+        images[name] = _parse_reference(word, reference)
     return images
+
+
+def _parse_reference(word: str, reference: str) -> str:
+    try:
+        return pydantic.TypeAdapter(ImageRef).validate_python(reference)
+    except pydantic.ValidationError as error:
+        cause = error.errors()[0].get("ctx", {}).get("error")
+        # Only imagegen's own checks say more than the pattern of a reference.
+        known = cause if isinstance(cause, InvalidValue) else None
+        raise ConfigError(
+            f"--image {word}: {known or f'{quoted(reference)} is not a valid reference of a container image'}",
+            hint=known.hint if known else _IMAGE_HINT,
+        ) from None
 
 
 def _samples_json(made: Samples, out: Path) -> dict[str, object]:

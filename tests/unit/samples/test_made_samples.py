@@ -21,6 +21,10 @@ from tests.samples_support import BASE, BRIDGE, CASES, FLANNEL, KUBE_PROXY, WINS
 if TYPE_CHECKING:
     from pathlib import Path
 
+UNNAMED = (
+    "kube-proxy.yaml: the config has cni.plugin: none, so imagegen does not know the name of the pod network. "
+    "Name the plugin that the cluster installs:"
+)
 # No object, but a file for the API server.
 FILES = {"AdmissionConfiguration"}
 
@@ -140,7 +144,8 @@ def test_what_has_no_effect_is_an_error(case: Case, message: str) -> None:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (Case(), "kube-proxy.yaml: the config has cni.plugin: none"),
+        (Case(), f"{UNNAMED} --network calico, flannel-host-gw or flannel-vxlan"),
+        (Case((*docker("1.18.20", "19.03.15"), *WINS)), f"{UNNAMED} --network flannel-host-gw or flannel-vxlan"),
         (Case(containerd("1.21.14"), network="calico"), "kube-proxy.yaml: Kubernetes 1.21 does not support them"),
         (Case((*containerd("1.21.14"), "kube_proxy=none"), network="flannel-vxlan"), "flannel.yaml: Kubernetes 1.21"),
         (
@@ -340,10 +345,21 @@ def test_services_of_the_node_have_accounts(name: str, accounts: dict[str, tuple
     }
 
 
-def test_a_service_in_an_overlay_of_the_cluster_needs_an_address_of_each_node() -> None:
-    (note,) = [
-        text
-        for text in make(Case(("kube_proxy=service",), network="flannel-vxlan", images=FLANNEL)).notes
-        if "-SourceVip" in text
-    ]
-    assert note.startswith("In an overlay, kube-proxy as a service needs an address of each node")
+@pytest.mark.parametrize(
+    ("case", "is_asked"),
+    [
+        (Case(("kube_proxy=service",), network="flannel-vxlan", images=FLANNEL), True),
+        (Case(("kube_proxy=service",), network="flannel-host-gw", images=FLANNEL), False),
+        (CASES["services"], False),
+    ],
+)
+def test_a_service_in_an_overlay_of_the_cluster_needs_an_address_of_each_node(*, case: Case, is_asked: bool) -> None:
+    calls = [line for line in commands(case) if "set-pod-network.ps1" in line]
+    assert [" -SourceVip SOURCE_VIP || exit 1" in line for line in calls] == [is_asked] * 2
+    assert any("SOURCE_VIP" in text for text in make(case).notes) == is_asked
+
+
+@pytest.mark.parametrize(("sets", "size"), [((), 128), (("targets.azure.disk_size_gb=256",), 256)])
+def test_the_disk_of_a_machine_holds_the_image(sets: tuple[str, ...], size: int) -> None:
+    (machine,) = [item for item in objects(Case(sets)) if item["kind"] == "AzureMachineTemplate"]
+    assert machine["spec"]["template"]["spec"]["osDisk"]["diskSizeGB"] == size
