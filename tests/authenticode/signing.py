@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from asn1crypto import algos, cms, core, parser, tsp, x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import NoDigestInfo
 
 from imagegen.authenticode import asn1
 from imagegen.authenticode.algorithms import DIGESTS
@@ -139,8 +138,15 @@ def make_countersignature(
     if bare:
         assert isinstance(authority.key, rsa.RSAPrivateKey)
         held = hashlib.new(digest, info["signed_attributes"].untag().dump()).digest()
-        info["signature"] = authority.key.sign(held, padding.PKCS1v15(), NoDigestInfo())
+        info["signature"] = _bare_signature(authority.key, held)
     return bytes(info.dump())
+
+
+def _bare_signature(key: rsa.RSAPrivateKey, held: bytes) -> bytes:
+    """PKCS #1 1.5 around something else than the name of an algorithm and a digest."""
+    numbers, size = key.private_numbers(), key.key_size // 8
+    block = b"\0\1" + b"\xff" * (size - 3 - len(held)) + b"\0" + held
+    return pow(int.from_bytes(block), numbers.d, numbers.public_numbers.n).to_bytes(size)
 
 
 def sign_digest(form: str, digest: bytes, signer: Identity, options: Options) -> bytes:

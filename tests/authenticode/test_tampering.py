@@ -287,18 +287,24 @@ SCRIPTS: dict[str, tuple[Callable[[], bytes], Verdict, str]] = {
 }
 
 
-def _cases() -> list[tuple[str, str, Callable[[], bytes], Verdict, str]]:
-    tables = ((PE, PROGRAMS), (MSI, PACKAGES), (PS1, SCRIPTS))
-    return [(name, title, *row) for name, rows in tables for title, row in rows.items()]
-
-
-@pytest.mark.parametrize(
-    ("name", "title", "make", "verdict", "reason"), _cases(), ids=[f"{case[0]}, {case[1]}" for case in _cases()]
-)
-def test_tampering(name: str, title: str, make: Callable[[], bytes], verdict: Verdict, reason: str) -> None:
-    del title
+def _check(make: Callable[[], bytes], name: str, verdict: Verdict, reason: str) -> None:
     found = judge(make(), name, fixture_trust())
     assert (found.verdict, reason in found.reason) == (verdict, True), found.reason
+
+
+@pytest.mark.parametrize(("make", "verdict", "reason"), PROGRAMS.values(), ids=PROGRAMS)
+def test_program(make: Callable[[], bytes], verdict: Verdict, reason: str) -> None:
+    _check(make, PE, verdict, reason)
+
+
+@pytest.mark.parametrize(("make", "verdict", "reason"), PACKAGES.values(), ids=PACKAGES)
+def test_package(make: Callable[[], bytes], verdict: Verdict, reason: str) -> None:
+    _check(make, MSI, verdict, reason)
+
+
+@pytest.mark.parametrize(("make", "verdict", "reason"), SCRIPTS.values(), ids=SCRIPTS)
+def test_script(make: Callable[[], bytes], verdict: Verdict, reason: str) -> None:
+    _check(make, PS1, verdict, reason)
 
 
 def test_the_checksum_and_padding_are_not_signed() -> None:
