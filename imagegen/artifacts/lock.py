@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import fnmatch
+import hashlib
 import json
 import re
 import tempfile
@@ -200,6 +201,11 @@ def _problem(path: Path, item: ErrorDetails) -> Problem:
 def lock_bytes(lock: Lock) -> bytes:
     """The lock as JSON. Keys are sorted, so that equal locks are byte-identical."""
     return json.dumps(lock.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
+
+
+def lock_sha256(path: Path) -> str:
+    """The sha256 of the lock's bytes. Not of its content: another version of imagegen may write it otherwise."""
+    return hashlib.sha256(read_file(path, limit=_LIMIT_LOCK_BYTES)).hexdigest()
 
 
 def find_unlocked_images(requests: Mapping[str, ImageRequest], old: Lock | None, *, refresh: bool) -> set[str]:

@@ -33,6 +33,8 @@ class RecordedArtifact(Strict):
     url: RecordedUrl
     sha256: Sha256
     size: int
+    published: RecordedUrl | None = None
+    """The public URL of the release that it is. None if that is `url`, or if an older imagegen recorded it."""
 
 
 class Inputs(Strict):
@@ -48,6 +50,8 @@ class Inputs(Strict):
     images: dict[str, ImageDigest] = {}
     """The digests of the container images, by their names."""
     stated: Json = {}
+    lock_sha256: Sha256 | None = None
+    """Of the bytes of the lock. None if an older imagegen recorded the image."""
 
 
 class Plugin(Strict):
@@ -103,6 +107,10 @@ class ImageManifest(Strict):
     versions: dict[str, str]
     tools: Tools | None = None
     """None if the run that wrote the manifest did not build the image but found it."""
+    run_id: str | None = None
+    """Of the run that built the image, as in its tags. None as for `tools`, or if an older imagegen recorded it."""
+    finished: str | None = None
+    """When the image was built, RFC 3339 in UTC. None as for `run_id`."""
     built: RecordedImage | None = None
     published: RecordedPublish | None = None
     report: Json | None = None
@@ -140,6 +148,8 @@ def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:
         inputs=making.inputs,
         versions=making.versions,
         tools=making.tools,
+        run_id=making.run_id,
+        finished=making.finished,
         built=new.built or old.built,
         published=_published(old.published, new.published),
         report=report,

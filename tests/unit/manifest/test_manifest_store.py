@@ -27,8 +27,8 @@ from imagegen.manifest.model import (
     RecordedPublish,
     Tools,
 )
-from imagegen.manifest.record import PlannedImage, judge_report, make_manifest, rejected_report
-from imagegen.manifest.store import Listing, LocalStore, manifest_bytes
+from imagegen.manifest.record import FinishedBuild, PlannedImage, judge_report, make_manifest, rejected_report
+from imagegen.manifest.store import ATTESTATION, SBOM, Listing, LocalStore, manifest_bytes
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -75,6 +75,7 @@ def manifest(**changes: Any) -> ImageManifest:  # noqa: ANN401 - any field
     return ImageManifest(**fields | changes)
 
 
+LATEST = "2026-11-18T11:00:00Z"
 LATER: dict[str, Any] = {"created": "2026-11-19T10:00:00Z", "imagegen_version": "0.2.0", "tools": None}
 
 
@@ -107,6 +108,8 @@ def test_a_second_put_of_the_same_writes_nothing(store: LocalStore) -> None:
 
 REPORT: dict[str, Any] = {"report": {"report_version": 1}, "report_missing": None}
 PUBLISHED = RecordedPublish(version="node", images=[HOME])
+RUN = {"run_id": "run-1", "finished": LATEST}
+OTHER_RUN = {"run_id": "run-2", "finished": "2026-11-19T11:00:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -130,6 +133,8 @@ PUBLISHED = RecordedPublish(version="node", images=[HOME])
         ({}, LATER | {"built": None}, {}),
         ({}, LATER | {"built": FAR}, LATER | {"built": FAR}),
         ({"built": None}, LATER, LATER),
+        (RUN, LATER | {"run_id": None, "finished": None}, RUN),
+        (RUN, LATER | {"built": FAR} | OTHER_RUN, LATER | {"built": FAR} | OTHER_RUN),
     ],
     ids=[
         "report kept",
@@ -142,6 +147,8 @@ PUBLISHED = RecordedPublish(version="node", images=[HOME])
         "how it was made stays",
         "built anew",
         "built at last",
+        "the run that built it stays",
+        "another run built it anew",
     ],
 )
 def test_a_rerun_continues_the_record(
@@ -151,6 +158,18 @@ def test_a_rerun_continues_the_record(
     kept = store.put(manifest(**second))
     assert kept == manifest(**expected)
     assert store.get("node", "aws", ID, {}) == kept
+
+
+def test_a_manifest_of_an_older_version_is_read_and_completed(store: LocalStore) -> None:
+    """It has neither the digest of its lock nor the run, and its artifacts do not name their release."""
+    made = manifest()
+    data = made.model_dump(mode="json", exclude={"run_id": True, "finished": True, "inputs": {"lock_sha256"}})
+    del data["inputs"]["artifacts"]["containerd"]["published"]
+    path = store.path("node", "aws", ID, {})
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(data))
+    assert store.get("node", "aws", ID, {}) == made
+    assert store.put(manifest(**REPORT, run_id="run-2")) == manifest(**REPORT)
 
 
 def other_bytes(name: str) -> Inputs:
@@ -205,6 +224,9 @@ def test_one_bad_file_hides_no_other(store: LocalStore, tmp_path: Path) -> None:
     beside = tmp_path / "manifests" / "node" / "aws"
     (beside / "truncated.json").write_text(manifest_bytes(good)[:100].decode())
     (beside / "folder.json").mkdir()
+    # What `imagegen attest` writes beside a manifest.
+    for end in (ATTESTATION, SBOM):
+        (beside / f"x{end}").write_text("{")
     os.mkfifo(beside / "pipe.json")
     listing = store.list()
     assert listing.records == (good,)
@@ -350,12 +372,16 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert rejected_report(file).exists() == (missing is not None)
     report = reported() if missing is None else None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
+    published = "https://x.test/c.tar.gz?secret" if text is None else "https://y.test/c.tar.gz?secret"
     made = make_manifest(
-        PlannedImage(PLAN, "node.yaml", SHA, {"region": "us-east-1"}, BuildFolder(tmp_path), tmp_path),
-        RunFacts({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z"),
+        PlannedImage(
+            *(PLAN, "node.yaml", SHA, SHA, {"region": "us-east-1"}, {"containerd": published}),
+            *(BuildFolder(tmp_path), tmp_path),
+        ),
+        RunFacts({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z", id="run-1"),
         image,
         Published((image,), "node", 0),
-        Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}),
+        FinishedBuild(Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}), LATEST),
     )
     assert made.report == report
     assert (made.report_missing or "").startswith(missing or "")
@@ -363,6 +389,8 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert made.image_id == PLAN.image_id
     assert made.labels == {"rehearsal": "true"}
     assert made.inputs.artifacts["containerd"].url == "https://x.test/c.tar.gz"
+    assert made.inputs.artifacts["containerd"].published == (text and "https://y.test/c.tar.gz")
+    assert (made.inputs.lock_sha256, made.run_id, made.finished) == (SHA, "run-1", LATEST)
     assert made.inputs.stated == {"allow_eol": True}
     assert made.inputs.base == LockedBase(
         request={"region": "us-east-1"}, identity={"name": "base"}, place={"ami_id": "ami-0"}
