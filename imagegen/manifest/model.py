@@ -120,9 +120,11 @@ class ImageManifest(Strict):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _of_an_earlier_version(cls, data: dict[str, object]) -> dict[str, object]:
+    def _of_an_earlier_version(cls, data: object) -> object:
         # A target was its cloud, and had the cloud's name.
-        return data if "provider" in data else {**data, "provider": data.get("target")}
+        if isinstance(data, dict) and "provider" not in data:
+            return {**data, "provider": data.get("target")}
+        return data
 
     @pydantic.model_validator(mode="after")
     def _has_report_or_reason(self) -> Self:

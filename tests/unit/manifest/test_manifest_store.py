@@ -223,6 +223,7 @@ def test_one_bad_file_hides_no_other(store: LocalStore, tmp_path: Path) -> None:
     good = store.put(manifest())
     beside = tmp_path / "manifests" / "node" / "aws"
     (beside / "truncated.json").write_text(manifest_bytes(good)[:100].decode())
+    (beside / "null.json").write_text("null")
     (beside / "folder.json").mkdir()
     # What `imagegen attest` writes beside a manifest.
     for end in (ATTESTATION, SBOM):
@@ -230,10 +231,10 @@ def test_one_bad_file_hides_no_other(store: LocalStore, tmp_path: Path) -> None:
     os.mkfifo(beside / "pipe.json")
     listing = store.list()
     assert listing.records == (good,)
-    with pytest.raises(ConflictError, match="3 files in the store cannot be read as a manifest") as raised:
+    with pytest.raises(ConflictError, match="4 files in the store cannot be read as a manifest") as raised:
         listing.reject_bad()
     said = "\n".join(raised.value.details)
-    assert all(f"{beside / name}.json" in said for name in ("truncated", "folder", "pipe"))
+    assert all(f"{beside / name}.json" in said for name in ("truncated", "null", "folder", "pipe"))
 
 
 def test_annotate_adds_to_what_is_stored_now(store: LocalStore) -> None:
