@@ -1,13 +1,19 @@
 """The part of the config about downloads: overrides, hosts, credentials and signatures. Part of ImageConfig."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
 from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, RelativePath
 from imagegen.errors import InvalidValue
+from imagegen.providers.registry import PROVIDERS
 from imagegen.providers.settings import EnvName
 from imagegen.resources.model import PastedSha256, Strict
+
+if TYPE_CHECKING:
+    Cloud = str
+else:
+    Cloud = Literal[*PROVIDERS]
 
 
 class Signer(Strict):
@@ -137,11 +143,11 @@ class ArtifactCredentials(Strict):
         description="The environment variable with a query that is added to each URL, such as a SAS token.",
         examples=["ARTIFACTS_SAS"],
     )
-    sign_in: Literal["aws", "azure"] | None = pydantic.Field(
+    sign_in: Cloud | None = pydantic.Field(
         default=None,
-        description="Sign in as the cloud's own tools do: `aws` for S3, `azure` for Blob Storage. The machine gets "
-        "addresses that are valid for the time of the build.",
-        examples=["aws"],
+        description="Sign in to the storage of this cloud as its own tools do. The machine gets addresses that are "
+        "valid for the time of the build.",
+        examples=[next(iter(PROVIDERS))],
     )
 
 
