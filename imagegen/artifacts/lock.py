@@ -108,6 +108,9 @@ class LockedSignature(Strict):
     thumbprint: Sha256
     root: LockedRoot
     timestamp: Time | None = None
+    hidden: Literal["nested", "catalogue"] | None = None
+    """Why Windows does not show this signature on the machine: it is not the file's first one, or a catalogue beside
+    the file has it. None: Windows shows it."""
 
 
 class LockedArtifact(Strict):

@@ -158,6 +158,7 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
                 ("root", {"root": None}),
                 ("root.thumbprint", {"root": {**ROOT, "thumbprint": "ab"}}),
                 ("timestamp", {"timestamp": "today"}),
+                ("hidden", {"hidden": "somewhere"}),
             )
         ),
     ],
@@ -170,7 +171,10 @@ def test_what_a_lock_cannot_say(tmp_path: Path, content: dict[str, Any], says: s
 
 def test_a_lock_may_say_when_and_where_an_artifact_was_published_and_who_signed_it(tmp_path: Path) -> None:
     known = {"confirmed": [SHA_URL], "published": "2026-01-31T12:00:00Z"}
-    signed = {"bin/a.exe": SIGNATURE, WHOLE_FILE: {**SIGNATURE, "timestamp": None}}
+    signed = {
+        "bin/a.exe": {**SIGNATURE, "hidden": None},
+        WHOLE_FILE: {**SIGNATURE, "timestamp": None, "hidden": "nested"},
+    }
     lock = read(tmp_path, artifacts={"a": {**ARCHIVE, **known, "signed": signed}})
     assert lock is not None
     assert lock.artifacts["a"].model_dump(include={*known, "signed"}) == {**known, "signed": signed}
