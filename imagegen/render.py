@@ -52,13 +52,19 @@ def guest_plan(plan: BuildPlan) -> bytes:
                 for phase in image.phases
             ],
             "artifacts": {
-                name: {"url": plan.build.downloads[name], **vars(artifact)}
+                name: {"url": plan.build.downloads[name], **vars(artifact), "signers": _signers(plan, name)}
                 for name, artifact in image.artifacts.items()
             },
             "files": {**image.files, **record},
             "proxy": plan.build.proxy,
         }
     )
+
+
+def _signers(plan: BuildPlan, artifact: str) -> dict[str, dict[str, object]] | None:
+    """The expected signers of an artifact's programs; None if the config does not ask for its signatures."""
+    signers = plan.build.signers.get(artifact)
+    return None if signers is None else {sha256: vars(signer) for sha256, signer in signers.items()}
 
 
 def _with_record_digest(resource: PlannedResource, record: Mapping[str, str]) -> dict[str, object]:

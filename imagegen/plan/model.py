@@ -18,6 +18,7 @@ from imagegen.canonical import digest
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from imagegen.artifacts.lock import SignedBy
     from imagegen.providers.settings import TargetSettings
 
 # Each line is a reason to rebuild all older images: the lines salt every identity. Never edit a line; append new ones.
@@ -70,6 +71,16 @@ class PlannedArtifact:
 
 
 @dataclasses.dataclass(frozen=True)
+class ExpectedSigner:
+    """Who signed a program, as the host saw it: the SHA-1 thumbprint that Windows must show, the signature that counts
+    (`by`, as in the lock), and subject and sha256 of the root."""
+
+    thumbprint: str
+    by: SignedBy
+    root: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class ImagePart:
     """The content of the image. Nothing else changes its identity. It names the provider and not the target: targets
     with the same settings have the same image."""
@@ -119,6 +130,9 @@ class BuildPart:
     proxy: dict[str, object] | None = None
     registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """For each registry the names of the environment variables with its credentials."""
+    signers: Mapping[str, Mapping[str, ExpectedSigner]] = dataclasses.field(default_factory=dict)
+    """For each artifact with a signature policy its programs, by their sha256. The same bytes make the same image,
+    whether signatures were checked or not."""
 
     @property
     def longest_s(self) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pydantic
 
+from imagegen.artifacts.lock import SignedBy
 from imagegen.rehearsal.machine.stop import Exit, StopError
 from imagegen.resources.kinds import KINDS, File, Script
 from imagegen.resources.model import Name, Sha256, Strict
@@ -53,12 +54,29 @@ class Phase(Strict):
     steps: list[Step]
 
 
+class Root(Strict):
+    """The root certificate to which a signature leads."""
+
+    subject: str
+    sha256: Sha256
+
+
+class ExpectedSigner(Strict):
+    """Whose signature Windows must show for a program."""
+
+    thumbprint: str
+    by: SignedBy
+    root: Root
+
+
 class Artifact(Strict):
-    """The URL of an artifact, and the digest and size of its bytes."""
+    """The URL of an artifact, and the digest and size of its bytes. `signers` are those of its programs, by sha256;
+    None if signatures are not checked."""
 
     url: str
     sha256: Sha256
     size: int
+    signers: dict[Sha256, ExpectedSigner] | None = None
 
 
 class Proxy(Strict):

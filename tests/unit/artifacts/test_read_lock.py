@@ -27,7 +27,10 @@ IMAGE = {
 ARTIFACT = {"url": "https://x.test/a.zip", "sha256": SHA, "size": 3}
 ARCHIVE = {**ARTIFACT, "members": {"bin/a.exe": SHA}}
 ROOT = {"subject": "CN=Example Root, O=Zürich AG", "thumbprint": SHA}
-SIGNATURE = {"signer": "CN=Example", "thumbprint": SHA, "root": ROOT, "timestamp": "2026-01-31T12:00:00Z"}
+SIGNATURE = {
+    **{"signer": "CN=Example", "thumbprint": SHA, "shown": "ab" * 20, "by": "nested", "issuers": [ROOT]},
+    **{"root": ROOT, "timestamp": "2026-01-31T12:00:00Z"},
+}
 SHA_URL = "https://x.test/a.zip.sha256"
 AMAZONS = {"region": "us-east-1", "name": "Windows_Server-2022-English-Core-Base-*", "owner": "amazon"}
 MICROSOFTS = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022"}

@@ -75,7 +75,7 @@ def test_plan_says_all_that_the_contract_names(decision: Any) -> None:  # noqa: 
     assert sorted(plan) == ["artifacts", "files", "name", "phases", "plan_version", "proxy", "target", "windows"]
     assert plan["plan_version"] == PLAN_VERSION == 1
     assert sorted(plan["windows"]) == ["build", "release"]
-    assert {frozenset(item) for item in plan["artifacts"].values()} == {frozenset({"url", "sha256", "size"})}
+    assert {frozenset(item) for item in plan["artifacts"].values()} == {frozenset({"url", "sha256", "size", "signers"})}
     resources = [
         (step["name"], resource)
         for phase in plan["phases"]
