@@ -21,7 +21,7 @@ def plan_signatures(artifacts: Iterable[LockedArtifact]) -> Mapping[str, Planned
             thumbprint=one.thumbprint,
             root=one.root.subject,
             root_thumbprint=one.root.thumbprint,
-            hidden=one.hidden,
+            hidden=None if one.by == "own" else one.by,
         )
         for artifact in artifacts
         for file, one in (artifact.signed or {}).items()
