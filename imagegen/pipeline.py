@@ -14,7 +14,8 @@ from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.lock import Lock, find_unlocked_images, lock_artifacts, lock_bytes, lock_images, read_lock
+from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
+from imagegen.artifacts.lookup import find_unlocked_images, lock_artifacts, lock_images
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.build.folders import BuildFolder
