@@ -15,15 +15,8 @@ from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.lock import (
-    Lock,
-    find_unlocked_images,
-    lock_artifacts,
-    lock_bytes,
-    lock_images,
-    lock_sha256,
-    read_lock,
-)
+from imagegen.artifacts.lock import Lock, lock_bytes, lock_sha256, read_lock
+from imagegen.artifacts.lookup import find_unlocked_images, lock_artifacts, lock_images
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.build.folders import BuildFolder
@@ -49,6 +42,7 @@ from imagegen.manifest.record import (
     forget_reports,
     judge_report,
     make_manifest,
+    record_artifacts,
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.model import BuildPlan
@@ -203,7 +197,7 @@ def plan_image(target: PreparedTarget, lock: Lock, lock_file: Path, decision: De
         config_sha256=digest(target.loaded.config.model_dump(mode="json")),
         lock_sha256=lock_sha256(lock_file),
         base_request=lock.base_images[target.name].request,
-        published={name: request.published for name, request in artifact_requests(target.steps).items()},
+        artifacts=record_artifacts(decision.plan, artifact_requests(target.steps), lock),
         folder=build_folder(decision.plan, out),
         out=out,
     )

@@ -45,7 +45,7 @@ def _addresses() -> list[tuple[re.Pattern[str], Mapping[str, Any]]]:
 
 def find_release(artifact: RecordedArtifact) -> Release | None:
     """The release that the catalogue knows by the public URL of an artifact. None if it knows none."""
-    address = (artifact.published or artifact.url).removeprefix(_SCHEME)
+    address = (artifact.release or artifact.url).removeprefix(_SCHEME)
     for pattern, row in _addresses():
         if match := pattern.match(address):
             version = match["version"]
@@ -55,8 +55,8 @@ def find_release(artifact: RecordedArtifact) -> Release | None:
 
 def is_public(artifact: RecordedArtifact) -> bool:
     """Whether the bytes came from the public address, or from a mirror of it, which has the address in its own."""
-    published = artifact.published
-    return published is None or artifact.url.endswith(f"/{published.removeprefix(_SCHEME)}")
+    release = artifact.release
+    return release is None or artifact.url.endswith(f"/{release.removeprefix(_SCHEME)}")
 
 
 def artifact_purl(name: str, artifact: RecordedArtifact) -> PackageURL:

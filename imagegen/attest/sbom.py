@@ -128,13 +128,14 @@ def _artifacts(manifest: ImageManifest) -> Iterator[Component]:
 
 
 def _facts(artifact: RecordedArtifact, *, public: bool) -> Iterator[tuple[str, str]]:
-    if artifact.published and not public:
-        yield "replaces", artifact.published
-    # Who signed the file, and when. Only a manifest of a build with a policy for signatures has them.
-    recorded: dict[str, object] = artifact.model_dump(mode="json")
-    for key in ("signer", "timestamp"):
-        if value := recorded.get(key):
-            yield key, str(value)
+    if artifact.release and not public:
+        yield "replaces", artifact.release
+    for path, one in sorted(artifact.signed.items()):
+        file = f":{path}" if path else ""
+        yield f"signer{file}", one.signer
+        yield f"signer-sha256{file}", one.thumbprint
+        if one.timestamp:
+            yield f"timestamp{file}", one.timestamp
 
 
 def _container_images(manifest: ImageManifest) -> Iterator[Component]:

@@ -27,14 +27,24 @@ def _without_secrets(url: str) -> str:
 RecordedUrl = Annotated[str, pydantic.AfterValidator(_without_secrets)]
 
 
+class RecordedSignature(Strict):
+    """Who signed a file, by the sha256 of the certificate, and the time that a timestamp confirms."""
+
+    signer: str
+    thumbprint: Sha256
+    timestamp: str | None = None
+
+
 class RecordedArtifact(Strict):
     """An artifact that the image was made of."""
 
     url: RecordedUrl
     sha256: Sha256
     size: int
-    published: RecordedUrl | None = None
+    release: RecordedUrl | None = None
     """The public URL of the release that it is. None if that is `url`, or if an older imagegen recorded it."""
+    signed: dict[str, RecordedSignature] = {}
+    """The signatures by the file of the archive that has one; empty for the artifact itself."""
 
 
 class Inputs(Strict):

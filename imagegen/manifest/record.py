@@ -15,8 +15,8 @@ from typing import Final
 import pydantic
 
 import imagegen
-from imagegen.artifacts.lock import LockedBase
-from imagegen.artifacts.request import shown_url
+from imagegen.artifacts.lock import Lock, LockedBase
+from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.build.folders import BuildFolder
 from imagegen.build.toolchain import Toolchain
 from imagegen.console import Console
@@ -30,6 +30,7 @@ from imagegen.manifest.model import (
     RecordedArtifact,
     RecordedImage,
     RecordedPublish,
+    RecordedSignature,
     Tools,
 )
 from imagegen.manifest.report import GuestReport
@@ -126,8 +127,7 @@ class PlannedImage:
     lock_sha256: str
     """Of the bytes of the lock."""
     base_request: Mapping[str, str]
-    published: Mapping[str, str]
-    """For each artifact the public URL of its release, which an override or a mirror may replace."""
+    artifacts: Mapping[str, RecordedArtifact]
     folder: BuildFolder
     out: Path
 
@@ -150,12 +150,25 @@ class FinishedBuild:
     finished: str
 
 
-def _recorded_artifact(image: PlannedImage, name: str) -> RecordedArtifact:
-    file, url = image.plan.image.artifacts[name], shown_url(image.plan.build.downloads[name])
-    published = shown_url(image.published[name])
-    return RecordedArtifact(
-        url=url, sha256=file.sha256, size=file.size, published=published if published != url else None
-    )
+def record_artifacts(
+    plan: BuildPlan, requests: Mapping[str, ArtifactRequest], lock: Lock
+) -> dict[str, RecordedArtifact]:
+    """The artifacts of an image, with the release that each is and the signatures that the lock has."""
+    recorded = {}
+    for name, file in plan.image.artifacts.items():
+        url, release = shown_url(plan.build.downloads[name]), shown_url(requests[name].published)
+        signed = lock.artifacts[name].signed or {}
+        recorded[name] = RecordedArtifact(
+            url=url,
+            sha256=file.sha256,
+            size=file.size,
+            release=release if release != url else None,
+            signed={
+                path: RecordedSignature(signer=one.signer, thumbprint=one.thumbprint, timestamp=one.timestamp)
+                for path, one in signed.items()
+            },
+        )
+    return recorded
 
 
 def make_manifest(
@@ -178,7 +191,7 @@ def make_manifest(
             base=LockedBase(
                 request=dict(image.base_request), identity=dict(plan.image.base), place=dict(plan.build.base_place)
             ),
-            artifacts={name: _recorded_artifact(image, name) for name in plan.image.artifacts},
+            artifacts=dict(image.artifacts),
             images={
                 str(resource.fields["name"]): _digest_of(resource.fields)
                 for phase in plan.image.phases

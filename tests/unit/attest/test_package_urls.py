@@ -13,8 +13,8 @@ from imagegen.manifest.model import RecordedArtifact
 SHA = "ab" * 32
 
 
-def artifact(url: str, published: str | None = None) -> RecordedArtifact:
-    return RecordedArtifact(url=url, sha256=SHA, size=1, published=published)
+def artifact(url: str, release: str | None = None) -> RecordedArtifact:
+    return RecordedArtifact(url=url, sha256=SHA, size=1, release=release)
 
 
 def releases() -> list[str]:

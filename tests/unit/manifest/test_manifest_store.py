@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-from imagegen.artifacts.lock import LockedBase
+from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase, LockedIssuer, LockedSignature
+from imagegen.artifacts.request import ArtifactRequest
 from imagegen.build.folders import BuildFolder
 from imagegen.build.toolchain import Plugin as InstalledPlugin
 from imagegen.build.toolchain import Toolchain
@@ -25,9 +26,17 @@ from imagegen.manifest.model import (
     RecordedArtifact,
     RecordedImage,
     RecordedPublish,
+    RecordedSignature,
     Tools,
 )
-from imagegen.manifest.record import FinishedBuild, PlannedImage, judge_report, make_manifest, rejected_report
+from imagegen.manifest.record import (
+    FinishedBuild,
+    PlannedImage,
+    judge_report,
+    make_manifest,
+    record_artifacts,
+    rejected_report,
+)
 from imagegen.manifest.store import ATTESTATION, SBOM, Listing, LocalStore, manifest_bytes
 from imagegen.plan.model import (
     BuildPart,
@@ -164,7 +173,7 @@ def test_a_manifest_of_an_older_version_is_read_and_completed(store: LocalStore)
     """It has neither the digest of its lock nor the run, and its artifacts do not name their release."""
     made = manifest()
     data = made.model_dump(mode="json", exclude={"run_id": True, "finished": True, "inputs": {"lock_sha256"}})
-    del data["inputs"]["artifacts"]["containerd"]["published"]
+    del data["inputs"]["artifacts"]["containerd"]["release"], data["inputs"]["artifacts"]["containerd"]["signed"]
     path = store.path("node", "aws", ID, {})
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(data))
@@ -373,10 +382,9 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert rejected_report(file).exists() == (missing is not None)
     report = reported() if missing is None else None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
-    published = "https://x.test/c.tar.gz?secret" if text is None else "https://y.test/c.tar.gz?secret"
     made = make_manifest(
         PlannedImage(
-            *(PLAN, "node.yaml", SHA, SHA, {"region": "us-east-1"}, {"containerd": published}),
+            *(PLAN, "node.yaml", SHA, SHA, {"region": "us-east-1"}, manifest().inputs.artifacts),
             *(BuildFolder(tmp_path), tmp_path),
         ),
         RunFacts({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z", id="run-1"),
@@ -389,8 +397,7 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert bool(made.report_missing) == (report is None)
     assert made.image_id == PLAN.image_id
     assert made.labels == {"rehearsal": "true"}
-    assert made.inputs.artifacts["containerd"].url == "https://x.test/c.tar.gz"
-    assert made.inputs.artifacts["containerd"].published == (text and "https://y.test/c.tar.gz")
+    assert made.inputs.artifacts == manifest().inputs.artifacts
     assert (made.inputs.lock_sha256, made.run_id, made.finished) == (SHA, "run-1", LATEST)
     assert made.inputs.stated == {"allow_eol": True}
     assert made.inputs.base == LockedBase(
@@ -399,6 +406,31 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert made.tools == Tools(packer="1.16.0", plugin=Plugin(name="amazon", version="1.8.2"))
     assert made.built == HOME
     assert made.published == RecordedPublish(version="node", images=[HOME])
+
+
+ROOT = LockedIssuer(subject="CN=Root", thumbprint="0" * 64)
+SIGNATURE = LockedSignature(signer="CN=Example", thumbprint=SHA, root=ROOT, timestamp="2026-10-01T08:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("published", "release", "signed"),
+    [
+        ("https://x.test/c.tar.gz?other", None, None),
+        ("https://y.test/c.tar.gz?secret", "https://y.test/c.tar.gz", {"": SIGNATURE}),
+    ],
+)
+def test_an_artifact_is_recorded_with_its_release_and_its_signers(
+    published: str, release: str | None, signed: dict[str, LockedSignature] | None
+) -> None:
+    url = PLAN.build.downloads["containerd"]
+    request = ArtifactRequest("containerd", url, None, "file", "overrides.containerd_url", published)
+    lock = Lock(artifacts={"containerd": LockedArtifact(url=url, sha256=SHA, size=3, signed=signed)})
+    recorded = RecordedSignature(signer="CN=Example", thumbprint=SHA, timestamp="2026-10-01T08:00:00Z")
+    assert record_artifacts(PLAN, {"containerd": request}, lock) == {
+        "containerd": RecordedArtifact(
+            url="https://x.test/c.tar.gz", sha256=SHA, size=3, release=release, signed={"": recorded} if signed else {}
+        )
+    }
 
 
 @pytest.mark.parametrize(("installed", "is_accepted"), [("b" * 64, True), ("c" * 64, False)])
