@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -20,7 +21,8 @@ def differences(found: object, expected: object, *, place: str, source: str, hin
             yield Problem(place, 0, name, f"is {shown(was[name])}, but {source} has no such value", hint)
         elif name not in was:
             yield Problem(place, 0, name, f"is missing, but {source} says {shown(wanted[name])}", hint)
-        elif was[name] != wanted[name]:
+        # As JSON, where true is not 1.
+        elif json.dumps(was[name]) != json.dumps(wanted[name]):
             message = f"is {shown(was[name])}, but {source} says {shown(wanted[name])}"
             yield Problem(place, 0, name, message, hint)
 

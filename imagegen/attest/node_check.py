@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
@@ -20,6 +21,8 @@ _MARK: Final = "imagegen-check: "
 _RUN: Final = "save the output of `start.ps1 -Phase all … -Check`: docs/operator-guide.md, section Drift of a node"
 _SAME_TREE: Final = "run -Check with bundle and start.ps1 of the tree that the image was built from"
 _MOST_RESOURCES: Final = 100_000
+# Plans name a resource of a step with rounds so.
+_ROUND: Final = re.compile(r"(?s)(.*) \(round ([0-9]{1,6})\)")
 Count = Annotated[int, pydantic.Field(ge=0, le=_MOST_RESOURCES)]
 
 
@@ -62,7 +65,7 @@ class NodeCheck(Strict):
 
 def read_node_check(data: bytes, shown_as: str) -> NodeCheck:
     """The result in the output of start.ps1, or in a file with this line or its JSON only."""
-    text = _decode(data, shown_as)
+    text = _decode(data)
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith(_MARK)]
     if len(lines) > 1:
         message = f'has {len(lines)} lines that begin with "{_MARK.strip()}"'
@@ -95,14 +98,11 @@ def compare_node(check: NodeCheck, file: ManifestFile, shown_as: str) -> Iterato
     if not check.booted:
         wrong.append(Problem(shown_as, 0, "booted", "is false: this is no node that booted from an image", _RUN))
     # The resources of another plan are no news.
-    yield from wrong or _compare_resources(
-        check, [one.id for one in report.resources if one.facts is not None], shown_as
-    )
+    yield from wrong or _compare_resources(check, _tested([one.id for one in report.resources]), shown_as)
 
 
 def _compare_resources(check: NodeCheck, expected: list[str], shown_as: str) -> Iterator[Problem]:
-    """What was left out of the result, or changed in it, and what drifted. A repeated resource has no facts, and is
-    tested where it is repeated."""
+    """What was left out of the result, or changed in it, and what drifted."""
     found = [one.id for one in check.resources]
     if found != expected:
         odd = sorted(set(found) ^ set(expected)) or ["their order"]
@@ -122,11 +122,19 @@ def _compare_resources(check: NodeCheck, expected: list[str], shown_as: str) -> 
             yield Problem(shown_as, 0, shown(one.id), f"{what}: {reasons}", hint)
 
 
-def _decode(data: bytes, shown_as: str) -> str:
-    """The text. Windows PowerShell 5.1 writes a redirected output in UTF-16."""
+def _tested(ids: list[str]) -> list[str]:
+    """The resources that -Check tests: of one that is repeated in several rounds, the last."""
+    known = set(ids)
+    rounds = [_ROUND.fullmatch(name) for name in ids]
+    return [
+        name
+        for name, found in zip(ids, rounds, strict=True)
+        if found is None or f"{found[1]} (round {int(found[2]) + 1})" not in known
+    ]
+
+
+def _decode(data: bytes) -> str:
+    """The text. Windows PowerShell 5.1 writes a redirected output in UTF-16, and other text in Windows' own encoding;
+    the line with the result is ASCII."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        message = f"is not text in {encoding.removesuffix('-sig').upper()}: {error.reason}"
-        raise InvalidDocument([Problem(shown_as, 0, "", message, _RUN)]) from None
+    return data.decode(encoding, errors="replace")

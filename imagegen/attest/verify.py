@@ -54,9 +54,7 @@ def verify(request: VerifyRequest) -> Iterator[Check]:
     except InvalidDocument as invalid:
         yield _failed("manifest", invalid.problems, request.manifest)
         return
-    manifest = file.manifest
-    inputs = f"{counted(len(manifest.inputs.artifacts), 'artifact')}, {counted(len(file.images), 'image')}"
-    yield _judged("manifest", f"{manifest.image_id[:16]}: {inputs}", find_contradictions(file), request.manifest)
+    yield _judged("manifest", _manifest_words(file), find_contradictions(file), request.manifest)
     attestation, statement = _check_attestation(request, file)
     yield attestation
     yield _check_sbom(request, file, statement)
@@ -64,6 +62,16 @@ def verify(request: VerifyRequest) -> Iterator[Check]:
         yield _check_lock(request.lock, file)
     if request.node:
         yield _check_node(request.node, file)
+
+
+def _manifest_words(file: ManifestFile) -> str:
+    manifest = file.manifest
+    # The image of a rehearsal has labels.
+    labels = ", ".join(f"{key}={value}" for key, value in sorted(manifest.labels.items()))
+    return (
+        f"{manifest.image_id[:16]}: {counted(len(manifest.inputs.artifacts), 'artifact')}, "
+        f"{counted(len(file.images), 'image')}{f'; labels {labels}' if labels else ''}"
+    )
 
 
 def _check_attestation(request: VerifyRequest, file: ManifestFile) -> tuple[Check, Statement | None]:

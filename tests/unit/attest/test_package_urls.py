@@ -28,8 +28,10 @@ def releases() -> list[str]:
 
 @pytest.mark.parametrize("address", sorted(set(releases())))
 def test_the_maker_of_every_release_is_known(address: str) -> None:
-    found = find_release(artifact(address.replace("{version}", "1.2.3").replace("{version_with_underscores}", "1_2_3")))
+    known = artifact(address.replace("{version}", "1.2.3").replace("{version_with_underscores}", "1_2_3"))
+    found = find_release(known)
     assert found is not None
+    assert str(artifact_purl("name", known)) == found.purl
     assert "1.2.3" in found.version
     assert found.version in found.purl
     assert found.supplier

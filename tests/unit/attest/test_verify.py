@@ -194,11 +194,11 @@ def leaves(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
         yield path
 
 
-def changed_at(value: Any, path: tuple[Any, ...]) -> Any:  # noqa: ANN401 - JSON
+def changed_at(value: Any, path: tuple[Any, ...], new: object = "another value") -> Any:  # noqa: ANN401 - JSON
     found = changed = copy.deepcopy(value)
     for key in path[:-1]:
         found = found[key]
-    found[path[-1]] = "another value"
+    found[path[-1]] = new
     return changed
 
 
@@ -266,6 +266,17 @@ def test_a_statement_about_something_else_is_refused(proof: Proof, change: Chang
     proof.change(proof.files.attestation, change)
     assert said(check(proof, None), proof.folder)["attestation"] == [
         f"manifest.provenance.json: {line.format(**values)}" for line in expected
+    ]
+
+
+def test_true_is_not_one(proof: Proof) -> None:
+    proof.change(proof.manifest, lambda it: it["inputs"]["stated"]["set"].update({"ssh": True}))
+    proof.attest(None)
+    parameters = ("predicate", "buildDefinition", "externalParameters", "set", "ssh")
+    statement = changed_at(proof.read(proof.files.attestation), parameters, 1)
+    proof.files.attestation.write_text(json.dumps(statement))
+    assert said(check(proof, None), proof.folder)["attestation"] == [
+        f"manifest.provenance.json: {'.'.join(parameters)}: is 1, but the manifest says true"
     ]
 
 

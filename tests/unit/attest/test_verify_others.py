@@ -66,6 +66,12 @@ def test_a_manifest_that_contradicts_itself_is_refused(proof: Proof, change: Cha
     assert said(check(proof, None), proof.folder)["manifest"][0].startswith(expected)
 
 
+def test_the_labels_of_a_rehearsal_are_shown(proof: Proof) -> None:
+    proof.change(proof.manifest, lambda it: it["labels"].update(rehearsal="true", team="web"))
+    summary = "43ed4e1a3e88057a: 9 artifacts, 2 images; labels rehearsal=true, team=web"
+    assert check(proof, None)["manifest"].summary == summary
+
+
 def test_a_manifest_under_the_name_of_another_image_is_refused(proof: Proof) -> None:
     other = Proof(proof.folder, f"{'0' * 16}+01234567.json")
     proof.manifest.rename(other.manifest)
@@ -295,10 +301,16 @@ def test_a_node_of_another_image_and_drift_are_told(proof: Proof, change: Change
 
 
 def test_a_repeated_resource_is_tested_once(proof: Proof) -> None:
-    """The report has it in each round, with facts only in the last one."""
-    again = {"id": "windows-updates/update:all (round 1)", "facts": None}
-    proof.change(proof.manifest, lambda it: it["report"]["resources"].append({**it["report"]["resources"][0], **again}))
+    """The report has it in each round, and -Check tests it in the last one."""
+    update = "windows-updates/update:all"
+    resources = proof.read(proof.manifest)["report"]["resources"]
+    rounds = [{**resources[0], "id": f"{update} (round {number})", "facts": None} for number in (1, 2, 3)]
+    proof.change(proof.manifest, lambda it: it["report"].update(resources=[*resources, *rounds]))
     proof.attest("ed25519")
+    missing = f"check.txt: resources: 3 resources, but the manifest's report has 4; they differ in {update} (round 3)"
+    assert said(check(proof, node=proof.node), proof.folder) == {"node": [missing]}
+    last = {"id": f"{update} (round 3)", "status": "skipped", "reasons": ["a node may change it"]}
+    write_line(proof, lambda it: (it["resources"].append(last), it["count"].update(skipped=1)))
     assert said(check(proof, node=proof.node), proof.folder) == {}
 
 
@@ -318,6 +330,11 @@ def test_the_line_is_found_however_it_was_saved(proof: Proof, encoding: str, for
     assert said(check(proof, node=proof.node), proof.folder) == {}
 
 
+def test_other_lines_may_have_any_encoding(proof: Proof) -> None:
+    proof.node.write_bytes("für\r\n".encode("cp1252") + proof.node.read_bytes())
+    assert said(check(proof, node=proof.node), proof.folder) == {}
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -330,8 +347,8 @@ def test_the_line_is_found_however_it_was_saved(proof: Proof, encoding: str, for
         (b"imagegen-check: {", "is not valid JSON: "),
         (b'{"a": 1, "a": 1}', "is not valid JSON: duplicate key 'a'"),
         (b'imagegen-check: {"a": 1}', "check_version: the key is required"),
-        (b"\xff\xfe\x00", "is not text in UTF-16: "),
-        (b"\xc3\x28", "is not text in UTF-8: "),
+        (b"\xff\xfe\x00", "has no line that begins with "),
+        (b"\xc3\x28", "has no line that begins with "),
         (codecs.BOM_UTF8 + b"{}", "check_version: the key is required"),
         (33 * 2**20, "the file is too large"),
     ],
