@@ -1,9 +1,7 @@
 # User data of the builder on AWS: enables WinRM over HTTPS with a new certificate, so that Packer can connect. Holds no secret.
 # EC2Launch runs it once at first boot, as SYSTEM.
 [CmdletBinding()] param()
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 $code = 1
 try {

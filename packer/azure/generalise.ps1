@@ -1,8 +1,6 @@
 # The last provisioner on Azure: seals and generalises the machine. Packer stops the machine afterwards.
 [CmdletBinding()] param()
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 $code = 1
 try {

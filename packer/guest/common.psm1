@@ -1,7 +1,5 @@
 # Imported with -Global, so that the script blocks of the kinds find them wherever they run.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 $script:Utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false
 # Explicitly the 64-bit view: a 32-bit host would otherwise read another registry.

@@ -1,7 +1,5 @@
 # Uses the system's certificates, and the system's proxy if the plan has none. Needs common.psm1, which the engine imports before.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 Add-Type -AssemblyName System.Net.Http
 # 0 is SystemDefault: Windows chooses, and includes the newest version. Only an explicit older set may lack TLS 1.2.

@@ -1,8 +1,6 @@
 # Packer's last script on the machine of a failed build: prints the newest logs as a zip, before the machine is deleted.
 # Changes nothing and needs no bundle: the build may have failed before there was one, or while the engine was killed. See docs/guest.md.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 # The folder in the zip, the folder on the machine and a pattern: only logs, and no answer file, which may hold a password.
 $script:Places = @(

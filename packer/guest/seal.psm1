@@ -1,8 +1,6 @@
 # Checks first and deletes last: after a failed check or a failed sysprep the machine still has its logs and can be sealed again.
 # Imported from the bundle, whose folder it deletes at the end: the code that runs afterwards is in memory.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
 

@@ -1,8 +1,6 @@
 # The entry script: verifies the bundle, unpacks it into a folder that only SYSTEM and Administrators can access, and runs one phase.
 # It has no parameters: PowerShell's binder would exit with 1 at a wrong argument and would accept abbreviated names. See docs/guest.md.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 function Get-EntryError { [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message

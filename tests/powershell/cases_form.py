@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.powershell import rules_form as r
 from tests.powershell.cases import Bad, Good
 
-HEAD = "\n".join(r.HEADER) + "\n"
+HEAD = "; ".join(r.HEADER) + "\n"
 DIRECTORY = "packer/guest/kinds/directory.ps1"
 START = "packer/guest/start.ps1"
 KIND = (
@@ -50,8 +50,8 @@ BAD = (
     Bad(r.only_old_syntax, "Get-A || Get-B\n", "||"),
     Bad(r.only_old_syntax, "$x = 1\nclass A { $B }\n", "classes", 2),
     Bad(r.only_old_syntax, "trap { Get-A }\n", "trap"),
-    Bad(r.strict_header, "\n".join(r.HEADER[1:]) + "\n", "Set-StrictMode -Version Latest"),
-    Bad(r.strict_header, HEAD.replace("'Stop'", "'Continue'"), "$ErrorActionPreference = 'Stop'"),
+    Bad(r.strict_header, r.HEADER[1] + "\n", "Set-StrictMode -Version Latest"),
+    Bad(r.strict_header, HEAD.replace("'Stop'", "'Continue'"), "lack: $ErrorActionPreference, "),
     Bad(r.strict_header, "function Get-A { 1 }\n" + HEAD, "$ProgressPreference"),
     Bad(r.exits_only_at_the_entry, "function Get-A {\n    exit 1\n}\n", "exit ends the whole process", 2),
     Bad(r.exits_only_at_the_entry, "exit 1\n$a = 1\n", "ends with an explicit exit", 2, path=START),

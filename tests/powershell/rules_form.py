@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 HEADER = (
     "Set-StrictMode -Version Latest",
-    "$ErrorActionPreference = 'Stop'",
-    "$ProgressPreference = 'SilentlyContinue'",
+    "$ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'",
 )
 # The engine calls them with these, by position.
 KIND_PARAMETERS = {

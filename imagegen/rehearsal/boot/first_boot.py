@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "4b66fc2ae7a300f7772bd4cc1c91158f3353c20690d09b90ed4799bf118860b8"
+SHA256 = "8c88b05cc71743899169b4d6dfc3f29af8cba73ecf1460fd8a92e743583a47cf"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 

@@ -25,7 +25,7 @@ APPLICATION: Final = "{557110E1-88BC-4583-8281-6AAC6F708584}"
 DLL: Final = r"C:\Windows\System32\CCGAKVPlugin.dll"
 SERVER: Final = rf"{CLASSES}\CLSID\{CLASS}\InprocServer32"
 # Compare the functions below with a changed script before you take over its digest.
-REGISTER_PLUGIN_SHA256: Final = "1633b5d9ec343712ab06a30e3bacf415508acd429526ec3f7031c4c7dc6aa761"
+REGISTER_PLUGIN_SHA256: Final = "dfaee1a0ec0bba6d3dcff6aa6b1119f45bcc1e5a69a0df0cb040894d62e4b951"
 _FILE: Final = b"a stand-in for registerplugin.reg"
 _SAVED: Final = "access.txt"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "bec3228df14bae3969394965394532cfc816a8450858b62e2ecc57b0976a641f"
+INSTALL_UPDATES_SHA256: Final = "65a595222608da76464c2bb0f3ddaee0b8763f28e202d6542b6da39578859cf5"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

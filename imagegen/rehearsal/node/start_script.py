@@ -34,7 +34,7 @@ _LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config
 """  # noqa: E501  # the script's own lines
 _COMMENT = re.compile(r"(?m)^ *#.*\n")
 # Read what a changed script does, and follow it below, before you take over its digest.
-_REST_SHA256 = "bbd1c62c18ddd70ad75ea38f8ad74067ef2365aafff8756dceca5162ad7523c7"
+_REST_SHA256 = "cf37f6de6d30ffd7c677920a18693419b1e46b8b995fe99491f202882c4bbe32"
 # The script's own times.
 _TURN_S, _KUBEADM_LIMIT_S, _FLAGS_LIMIT_S = 0.2, 60.0, 20.0
 _PARAMETERS = {

@@ -1,8 +1,6 @@
 # Starts kube-proxy on this node, from a pod: in a HostProcess container, or through wins. The DaemonSet says how in the environment.
 [CmdletBinding()] param()
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 $code = 1
 try {

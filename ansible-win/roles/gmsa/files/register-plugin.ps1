@@ -2,9 +2,7 @@
 # Only TrustedInstaller may write below the key that lists such plugins. The key gets another owner and one more entry for that, and both are taken back at once. Meanwhile they are in a
 # file: another run of this script restores them if this one is killed.
 [CmdletBinding(PositionalBinding = $false)] param([switch]$Show)
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 $script:Class = '{CCC2A336-D7F3-4818-A213-272B7924213E}'
 $script:Locked = 'SYSTEM\CurrentControlSet\Control\CCG\COMClasses'

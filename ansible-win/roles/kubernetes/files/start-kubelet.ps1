@@ -3,9 +3,7 @@
 [CmdletBinding(PositionalBinding = $false)] param(
     [string]$Kubelet = 'C:\k\kubelet.exe', [string]$StateFolder = 'C:\var\lib\kubelet', [string]$ConfigFolder = 'C:\etc\kubernetes',
     [string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd', [string]$ArgumentsFile = '')
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 # The arguments that kubeadm wrote: KUBELET_KUBEADM_ARGS="..." with Go's quoting. Blanks outside quotes separate arguments.
 # Before the node has joined there is no file, and there are no arguments.

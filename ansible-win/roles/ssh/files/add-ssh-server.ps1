@@ -1,9 +1,7 @@
 # Adds the OpenSSH server of Windows. Windows Update serves no network logon, such as the builder's over WinRM: a scheduled task runs this script again as SYSTEM, with -Result, the file for
 # what became of it. With -Show it only prints whether the server is there: some releases already have it.
 [CmdletBinding(PositionalBinding = $false)] param([switch]$Show, [string]$Result = '')
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 $code = 1
 try {

@@ -1,9 +1,7 @@
 # Asks Windows Update once, and installs what the order wants. A task runs this script as SYSTEM: a network logon may search, and gets 0x80070005 for the rest.
 # The answer has what was found, installed and refused, with Windows' own codes. It is there only when the script has finished.
 [CmdletBinding(PositionalBinding = $false)] param([string]$Order = 'C:\ProgramData\imagegen\updates\order.json', [string]$Answer = 'C:\ProgramData\imagegen\updates\answer.json')
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 function Get-Code { [CmdletBinding()] param([int]$Number); '0x{0:x8}' -f $Number }
 
