@@ -58,7 +58,16 @@ def only_old_syntax(script: Script) -> list[str]:
         script.at(node, "no classes: 5.1 cannot load them anew")
         for node in script.of_type("class_statement", "enum_statement")
     ]
-    return found + [script.at(node, "no trap: try and catch") for node in script.of_type("trap_statement")]
+    traps = [node for node in script.of_type("trap_statement") if not _ends_the_script(script, node)]
+    return found + [script.at(node, "no trap, but one that ends an entry script: try and catch") for node in traps]
+
+
+def _ends_the_script(script: Script, trap: Node) -> bool:
+    """The handler of a whole entry script: in a function, or without an exit, a trap would go on somewhere."""
+    is_outermost = not any(
+        above.type in {"function_statement", "script_block_expression"} for above in trap.ancestors()
+    )
+    return is_outermost and script.file_name in ENTRY_SCRIPTS and script.text(trap).endswith("; exit 1 }")
 
 
 def strict_header(script: Script) -> list[str]:

@@ -22,7 +22,7 @@ ENTRY_SCRIPTS = frozenset(
         *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1", "register-plugin.ps1", "add-ssh-server.ps1"),
         "install-updates.ps1",
         *("set-pod-network.ps1", "reset-node.ps1"),
-        *("flannel.ps1", "kube-proxy.ps1"),
+        "start-in-pod.ps1",
     }
 )
 
@@ -35,8 +35,7 @@ PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
     "set-pod-network.ps1": "runs on the node without the bundle",
-    "flannel.ps1": "runs in a pod, and stays for as long as the flanneld that it starts",
-    "kube-proxy.ps1": "runs in a pod, and stays for as long as the kube-proxy that it starts",
+    "start-in-pod.ps1": "runs in a pod, and stays for as long as the program that it starts",
     "reset-node.ps1": "runs on the node without the bundle",
 }
 # Scripts that compile a call of Windows, and why.
@@ -132,8 +131,7 @@ LEAKY_COMMANDS = _words("""
 TIMED_WAITS = {"waitforexit": 1, "wait": 1, "waitone": 1, "waitforstatus": 2, "waitall": 2, "waitany": 2}
 UNTIMED_SCRIPTS = {
     "start-kubelet.ps1": "stays for as long as the service that it is runs",
-    "flannel.ps1": "stays for as long as the pod that it is runs",
-    "kube-proxy.ps1": "stays for as long as the pod that it is runs",
+    "start-in-pod.ps1": "stays for as long as the pod that it is runs",
 }
 CLOCK_WORD = re.compile(r"clock|deadline|watch|elapsed", re.IGNORECASE)
 # Functions that read the step's clock.
