@@ -1,6 +1,7 @@
 # Packer's last script on the machine of a failed build: prints the newest logs as a zip, before the machine is deleted.
 # Changes nothing and needs no bundle: the build may have failed before there was one, or while the engine was killed. See docs/guest.md.
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
+trap { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)"); exit 1 }
 
 # The folder in the zip, the folder on the machine and a pattern: only logs, and no answer file, which may hold a password.
 $script:Places = @(
@@ -114,19 +115,14 @@ function Get-LogArchive { [CmdletBinding()] param()
     return $memory
 }
 
-$code = 1
-try {
-    $memory = Get-LogArchive
-    $memory.Position = 0
-    $digest = (Get-FileHash -InputStream $memory -Algorithm SHA256).Hash.ToLowerInvariant()
-    $bytes = $memory.ToArray()
-    [System.Console]::Out.WriteLine("imagegen-logs: begin $($bytes.Length) $digest")
-    $text = [System.Convert]::ToBase64String($bytes)
-    for ($at = 0; $at -lt $text.Length; $at += $script:LineLength) {
-        [System.Console]::Out.WriteLine("imagegen-logs: $($text.Substring($at, [Math]::Min($script:LineLength, $text.Length - $at)))")
-    }
-    [System.Console]::Out.WriteLine('imagegen-logs: end')
-    $code = 0
+$memory = Get-LogArchive
+$memory.Position = 0
+$digest = (Get-FileHash -InputStream $memory -Algorithm SHA256).Hash.ToLowerInvariant()
+$bytes = $memory.ToArray()
+[System.Console]::Out.WriteLine("imagegen-logs: begin $($bytes.Length) $digest")
+$text = [System.Convert]::ToBase64String($bytes)
+for ($at = 0; $at -lt $text.Length; $at += $script:LineLength) {
+    [System.Console]::Out.WriteLine("imagegen-logs: $($text.Substring($at, [Math]::Min($script:LineLength, $text.Length - $at)))")
 }
-catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
-exit $code
+[System.Console]::Out.WriteLine('imagegen-logs: end')
+exit 0

@@ -91,7 +91,7 @@ MENDS = (
         "B12-the-builders-password-does-not-expire",
         AZURE_SEAL,
         (in_order(NEVER_EXPIRE, RUN_SYSPREP), in_order(LIST_BUILDER, RUN_SYSPREP)),
-        (("/maxpwage:unlimited", "/maxpwage:42"), (f"        {LIST_BUILDER}\n", "")),
+        (("/maxpwage:unlimited", "/maxpwage:42"), (f"    {LIST_BUILDER}\n", "")),
     ),
     Mend(
         "N17-the-endpoint-of-a-bridge-is-attached-until-windows-has-its-address",

@@ -160,7 +160,7 @@ MENDS = (
         "P10-winrm-that-stops-is-waited-for",
         BOOTSTRAP,
         (in_order(AWAIT_STOPPED, "if ([string]$service.Status -eq 'Stopped') {", "$service.WaitForStatus('Running'"),),
-        ((f"    {AWAIT_STOPPED}\n", ""),),
+        ((f"{AWAIT_STOPPED}\n", ""),),
     ),
     Mend(
         "P10-a-program-without-an-end-is-named",

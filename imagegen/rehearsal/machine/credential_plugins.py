@@ -25,7 +25,7 @@ APPLICATION: Final = "{557110E1-88BC-4583-8281-6AAC6F708584}"
 DLL: Final = r"C:\Windows\System32\CCGAKVPlugin.dll"
 SERVER: Final = rf"{CLASSES}\CLSID\{CLASS}\InprocServer32"
 # Compare the functions below with a changed script before you take over its digest.
-REGISTER_PLUGIN_SHA256: Final = "dfaee1a0ec0bba6d3dcff6aa6b1119f45bcc1e5a69a0df0cb040894d62e4b951"
+REGISTER_PLUGIN_SHA256: Final = "97d33b8f1c0dc615e247c80e418cd0b2784fb8a0c416943058c0fcdbc87294a1"
 _FILE: Final = b"a stand-in for registerplugin.reg"
 _SAVED: Final = "access.txt"
 

@@ -25,7 +25,7 @@ OF_WINDOWS: Final = r"C:\Windows\System32\OpenSSH"
 # The releases that have the server, switched off.
 WITH_SERVER: Final = ("2025",)
 # Compare the functions below with a changed script before you take over its digest.
-ADD_SERVER_SHA256: Final = "587422ec3c22e0361dcfee7d8dc6c312bf993d3c9b885b84576b02bbe0db946b"
+ADD_SERVER_SHA256: Final = "e57a083e1c83cd67ee1b7fe39aa2d7e20cd4db2061815eaace7cd818fc131a91"
 
 
 def run_add_script(machine: Machine, script: str, *, show: bool) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "4d80fedec80b492016b1478e0c1e6a8678f339c004868d1ee4f9880014e191e0"
+SHA256: Final = "3ba1999fba804278e2fe3a6447905a243c5bc1f5ea18d78e192d7b914f6d2698"
 _SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _READS_FLAGS = r' + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")'
 _WAITS_FOR_FLAGS = (
-    r'    if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }' + "\n"
+    r'if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }' + "\n"
 )
 _WAITS_FOR_KUBEADM = r"""while (-not [System.IO.File]::Exists("$StateFolder\config.yaml") -and $clock.Elapsed.TotalSeconds -lt 60) {
     if ([System.Diagnostics.Process]::GetProcessesByName('kubeadm').Length -eq 0) { break }
@@ -29,12 +29,12 @@ _WAITS_FOR_KUBEADM = r"""while (-not [System.IO.File]::Exists("$StateFolder\conf
 """  # noqa: E501  # the script's own lines
 _LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) {
     [System.Console]::Error.WriteLine("start-kubelet: this machine has not joined a cluster: there is no $StateFolder\config.yaml")
-    exit $code
+    exit 1
 }
 """  # noqa: E501  # the script's own lines
 _COMMENT = re.compile(r"(?m)^ *#.*\n")
 # Read what a changed script does, and follow it below, before you take over its digest.
-_REST_SHA256 = "cf37f6de6d30ffd7c677920a18693419b1e46b8b995fe99491f202882c4bbe32"
+_REST_SHA256 = "d4eea5cd5793bd3ab3f9628587af21798212f35e0c781732ba427a1389b11fc2"
 # The script's own times.
 _TURN_S, _KUBEADM_LIMIT_S, _FLAGS_LIMIT_S = 0.2, 60.0, 20.0
 _PARAMETERS = {

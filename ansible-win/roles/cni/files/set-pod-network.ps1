@@ -5,6 +5,7 @@
     [string]$ClusterCidr = '', [string]$ServiceCidr = '', [string]$PodCidr = '', [string]$NetworkName = '', [string]$SourceVip = '',
     [string]$StateFolder = 'C:\var\lib\kubelet', [string]$ConfigFolder = 'C:\etc\kubernetes')
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
+trap { [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)"); exit 1 }
 
 # Asks the cluster for the node's range, which a controller assigns some time after the join.
 function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
@@ -104,50 +105,45 @@ function Start-NodeService { [CmdletBinding()] param([string]$Line)
     Start-Service -Name $name
 }
 
-$code = 1
-try {
-    # The name under which kubelet registered: kubeadm's argument, or the machine's own name.
-    $found = [regex]::Match([System.IO.File]::ReadAllText("$StateFolder\kubeadm-flags.env"), '--hostname-override=([^\s"'']+)')
-    $node = if ($found.Success) { $found.Groups[1].Value } else { [System.Net.Dns]::GetHostName().ToLowerInvariant() }
-    $folder = "$PSScriptRoot\cni"
-    $texts = @{}
-    foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
-    # Some plugins get the addresses of pods elsewhere: then nothing waits for a range.
-    $needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
-    $field = '{.spec.podCIDR}'
-    if ($texts.ContainsKey('pod-range.txt')) { $field = $texts['pod-range.txt'].Trim() }
-    if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -Field $field -TimeoutSeconds 300 }
-    if (-not $needed) { $PodCidr = $ClusterCidr }
-    if ($NetworkName -eq '' -and (@($texts.Values) -match '<NETWORK>')) { throw '-NetworkName is required: the image does not know the name of the pod network' }
-    foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
-        if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
-    }
-    $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property { $_.RouteMetric + $_.InterfaceMetric })[0]
-    $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4 | Where-Object -FilterScript { -not $_.SkipAsSource })[0]
-    $values = @{
-        '<CLUSTER_CIDR>' = $ClusterCidr; '<SERVICE_CIDR>' = $ServiceCidr; '<POD_CIDR>' = $PodCidr
-        '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
-        '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
-        '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
-        '<NETWORK>' = $NetworkName; '<SOURCE_VIP>' = $SourceVip; '<NODE_NAME>' = $node; '<NODE_ADDRESS>' = $own.IPAddress
-        '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
-    }
-    foreach ($file in @($texts.Keys)) {
-        foreach ($key in $values.Keys) { $texts[$file] = $texts[$file].Replace($key, $values[$key]) }
-    }
-    if ($texts.ContainsKey('network.json')) { Set-Network -Request $texts['network.json'] -NodeAddress $own.IPAddress -EndpointAddress $values['<ENDPOINT>'] }
-    # Last, because the node is ready once its plugin is configured. Moved, so that nobody reads half a file.
-    foreach ($line in $texts['places.txt'] -split '\r?\n') {
-        if ($line -eq '') { continue }
-        $file, $path = $line -split ' ', 2
-        $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($path))
-        [System.IO.File]::WriteAllText("${path}.new", $texts[$file], (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
-        [System.IO.File]::Delete($path)
-        [System.IO.File]::Move("${path}.new", $path)
-    }
-    # Without the file there is one empty line.
-    foreach ($line in [string]$texts['services.txt'] -split '\r?\n') { if ($line -ne '') { Start-NodeService -Line $line } }
-    $code = 0
+# The name under which kubelet registered: kubeadm's argument, or the machine's own name.
+$found = [regex]::Match([System.IO.File]::ReadAllText("$StateFolder\kubeadm-flags.env"), '--hostname-override=([^\s"'']+)')
+$node = if ($found.Success) { $found.Groups[1].Value } else { [System.Net.Dns]::GetHostName().ToLowerInvariant() }
+$folder = "$PSScriptRoot\cni"
+$texts = @{}
+foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
+# Some plugins get the addresses of pods elsewhere: then nothing waits for a range.
+$needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
+$field = '{.spec.podCIDR}'
+if ($texts.ContainsKey('pod-range.txt')) { $field = $texts['pod-range.txt'].Trim() }
+if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -Field $field -TimeoutSeconds 300 }
+if (-not $needed) { $PodCidr = $ClusterCidr }
+if ($NetworkName -eq '' -and (@($texts.Values) -match '<NETWORK>')) { throw '-NetworkName is required: the image does not know the name of the pod network' }
+foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
+    if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
 }
-catch { [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
-exit $code
+$route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property { $_.RouteMetric + $_.InterfaceMetric })[0]
+$own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4 | Where-Object -FilterScript { -not $_.SkipAsSource })[0]
+$values = @{
+    '<CLUSTER_CIDR>' = $ClusterCidr; '<SERVICE_CIDR>' = $ServiceCidr; '<POD_CIDR>' = $PodCidr
+    '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
+    '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
+    '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
+    '<NETWORK>' = $NetworkName; '<SOURCE_VIP>' = $SourceVip; '<NODE_NAME>' = $node; '<NODE_ADDRESS>' = $own.IPAddress
+    '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
+}
+foreach ($file in @($texts.Keys)) {
+    foreach ($key in $values.Keys) { $texts[$file] = $texts[$file].Replace($key, $values[$key]) }
+}
+if ($texts.ContainsKey('network.json')) { Set-Network -Request $texts['network.json'] -NodeAddress $own.IPAddress -EndpointAddress $values['<ENDPOINT>'] }
+# Last, because the node is ready once its plugin is configured. Moved, so that nobody reads half a file.
+foreach ($line in $texts['places.txt'] -split '\r?\n') {
+    if ($line -eq '') { continue }
+    $file, $path = $line -split ' ', 2
+    $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($path))
+    [System.IO.File]::WriteAllText("${path}.new", $texts[$file], (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
+    [System.IO.File]::Delete($path)
+    [System.IO.File]::Move("${path}.new", $path)
+}
+# Without the file there is one empty line.
+foreach ($line in [string]$texts['services.txt'] -split '\r?\n') { if ($line -ne '') { Start-NodeService -Line $line } }
+exit 0

@@ -3,6 +3,7 @@
 # file: another run of this script restores them if this one is killed.
 [CmdletBinding(PositionalBinding = $false)] param([switch]$Show)
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
+trap { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)"); exit 1 }
 
 $script:Class = '{CCC2A336-D7F3-4818-A213-272B7924213E}'
 $script:Locked = 'SYSTEM\CurrentControlSet\Control\CCG\COMClasses'
@@ -68,17 +69,12 @@ function Show-Registration { [CmdletBinding()] param()
     [System.Console]::Out.WriteLine("dll=$dll`r`nlisted=$listed`r`nrestored=$(-not [System.IO.File]::Exists($script:Saved))")
 }
 
-$code = 1
-try {
-    if ($Show) { Show-Registration }
-    else {
-        # From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
-        Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
-        $privileges = @(Enable-Privilege)
-        try { Register-Plugin }
-        finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }
-    }
-    $code = 0
+if ($Show) { Show-Registration }
+else {
+    # From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
+    Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
+    $privileges = @(Enable-Privilege)
+    try { Register-Plugin }
+    finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }
 }
-catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)") }
-exit $code
+exit 0

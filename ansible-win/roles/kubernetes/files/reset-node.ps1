@@ -1,6 +1,7 @@
 # Takes a node out of its cluster, so that it can join again: kubeadm reset, and what kubeadm leaves to people. It keeps what the image has in the folder that kubeadm empties.
 [CmdletBinding(PositionalBinding = $false)] param([string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd')
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
+trap { [System.Console]::Error.WriteLine("reset-node: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)"); exit 1 }
 
 function Invoke-Program { [CmdletBinding()] param([string]$Path, [string]$Arguments)
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $Path, $Arguments
@@ -15,7 +16,6 @@ function Invoke-Program { [CmdletBinding()] param([string]$Path, [string]$Argume
     if ($process.ExitCode -ne 0) { throw "$Path ended with $($process.ExitCode)" }
 }
 
-$code = 1
 $state = 'C:\var\lib\kubelet'
 $configurations = 'C:\etc\cni\net.d'
 $clock = [System.Diagnostics.Stopwatch]::StartNew()
@@ -52,11 +52,9 @@ try {
     # kubeadm leaves the configuration and the networks of pods. Last, because the node has no connection while its bridge is removed.
     if ([System.IO.Directory]::Exists($configurations)) { foreach ($file in [System.IO.Directory]::GetFiles($configurations)) { [System.IO.File]::Delete($file) } }
     Get-HnsNetwork | Where-Object -FilterScript { $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork
-    $code = 0
 }
-catch { [System.Console]::Error.WriteLine("reset-node: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
 finally {
     # As on the image: set-pod-network.ps1 starts the others when the node has joined again.
     foreach ($name in $stopped) { Set-Service -Name $name -StartupType $(if ($name -eq 'kubelet') { 'Automatic' } else { 'Manual' }) }
 }
-exit $code
+exit 0
