@@ -266,14 +266,15 @@ def _phases(
 def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
     """A phase of the plan. Consecutive resources of one step are one entry."""
     steps = tuple(
-        PlannedStep(
-            name,
-            repeated,
-            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields(), item.until) for item in placed),
-        )
+        PlannedStep(name, repeated, tuple(_planned(item) for item in placed))
         for (name, repeated), placed in itertools.groupby(phase, key=lambda item: (item.step.name, item.repeated))
     )
     return Phase(f"phase-{number}", restart=any(item.resource.may_restart for item in phase), steps=steps)
+
+
+def _planned(item: PlacedResource) -> PlannedResource:
+    planned = item.resource.planned()
+    return PlannedResource(item.id, planned.kind, planned.fields(), item.until)
 
 
 def _resources(
@@ -283,8 +284,8 @@ def _resources(
     for draft in step.drafts:
         fields = dict(draft.fields)
         artifact = lock.artifacts.get(str(fields.get("artifact")))
-        if artifact is not None and draft.kind in ("archive", "extract"):
-            missing, key = _pin_members(draft.kind, fields, artifact)
+        if artifact is not None and (draft.kind == "archive" or fields.get("member")):
+            missing, key = _pin_members(fields, artifact)
             if missing:
                 members = ", ".join(sorted(artifact.members or {})[:12])
                 message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
@@ -304,10 +305,10 @@ def _resources(
             problems += model_problems(error, document, kind, draft.path)
 
 
-def _pin_members(kind: str, fields: dict[str, Any], artifact: LockedArtifact) -> tuple[list[str], str]:
+def _pin_members(fields: dict[str, Any], artifact: LockedArtifact) -> tuple[list[str], str]:
     """Fill in the digests of the files that a resource takes from an archive. Returns the files that the archive does
     not have, and the key that names them."""
-    if kind == "extract":
+    if fields.get("member"):
         digest = (artifact.members or {}).get(str(fields.get("member")))
         fields["sha256"] = digest
         return ([] if digest else [str(fields.get("member"))]), "member"

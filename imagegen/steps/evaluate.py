@@ -247,8 +247,10 @@ def _form(artifact: str, step: Step, drafts: Sequence[Draft]) -> ArtifactForm:
     entries = step.resources.data if isinstance(step.resources.data, list) else []
     declared = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
     uses = [*((draft.kind, draft.fields) for draft in drafts), *declared]
-    kinds = {kind for kind, fields in uses if isinstance(fields, dict) and fields.get("artifact") == artifact}
-    return min({KINDS[kind].artifact_form for kind in kinds & KINDS.keys()} - {"file"}, default="file")
+    found = [use for use in uses if isinstance(use[1], dict) and use[1].get("artifact") == artifact]
+    forms = {KINDS[kind].artifact_form for kind, _ in found if kind in KINDS}
+    forms |= {"archive" for _, fields in found if fields.get("member")}
+    return min(forms - {"file"}, default="file")
 
 
 def _holds(when: str | None, visible: Mapping[str, object]) -> bool:

@@ -114,11 +114,6 @@ function Expand-Artifact { [CmdletBinding()] param($Context, [string[]]$Argument
     finally { Clear-Tree -Path $staging }
 }
 
-function Get-FileFact { [CmdletBinding()] param([string]$Path)
-    if (-not [System.IO.File]::Exists($Path)) { return $null }
-    [ordered]@{ sha256 = Get-Digest -Path $Path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length }
-}
-
 # Everything below a folder, except what is behind a link: that belongs to another folder, and a link to a folder above it has no end.
 function Get-TreeEntry { [CmdletBinding()] param([string]$Path)
     if ([System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)) { return }
