@@ -40,18 +40,25 @@ function ConvertTo-AsciiJson { [CmdletBinding()] param($Value)
     [regex]::Replace($json, '[^\x20-\x7e]', { param($Found) '\u{0:x4}' -f [int][char]$Found.Value })
 }
 
-# .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
-# Retries, because a virus scanner may hold a file for a moment: until then a deleted name is still taken.
-function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
+# Tries again what fails, because a virus scanner may hold a file for a moment. When the time is over, the last failure is thrown.
+function Wait-Success { [CmdletBinding()] param([int]$Seconds, [scriptblock]$Try)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         try {
-            [System.IO.File]::Delete($To)
-            [System.IO.File]::Move($From, $To)
+            & $Try
             return
         }
-        catch { if ($clock.Elapsed.TotalSeconds -gt 5) { throw } }
-        Start-Sleep -Milliseconds 100
+        catch { if ($clock.Elapsed.TotalSeconds -gt $Seconds) { throw } }
+        Start-Sleep -Milliseconds 250
+    }
+}
+
+# .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
+function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
+    Wait-Success -Seconds 5 -Try {
+        [System.IO.File]::Delete($To)
+        # Until a virus scanner has closed it, a deleted name is still taken.
+        [System.IO.File]::Move($From, $To)
     }
 }
 
@@ -61,17 +68,21 @@ function Write-TextFile { [CmdletBinding()] param([string]$Path, [string]$Text)
     Move-IntoPlace -From $new -To $Path
 }
 
-function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
+# All services but some security services, which deny even administrators access to their keys. None of them runs a file of the plan.
+function Get-ServiceCommand { [CmdletBinding()] param()
     $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
-    $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
     foreach ($name in Get-RegistrySubKey -Key $services) {
-        # Some security services deny even administrators access to their keys. None of them runs a file of the plan.
-        try { $command = [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') }
+        try { @{ Name = $name; Command = [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') } }
         catch [System.Security.SecurityException] { continue }
-        if ($command -notmatch $pattern) { continue }
-        foreach ($service in @(Get-Service -Name $name -ErrorAction SilentlyContinue)) {
-            if ([string]$service.Status -ne 'Stopped') { $name }
-        }
+    }
+}
+
+# The services that run this file.
+function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
+    $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
+    foreach ($service in Get-ServiceCommand) {
+        if ($service.Command -notmatch $pattern) { continue }
+        foreach ($found in @(Get-Service -Name $service.Name -ErrorAction SilentlyContinue)) { if ([string]$found.Status -ne 'Stopped') { $service.Name } }
     }
 }
 
@@ -133,26 +144,19 @@ function Wait-Until { [CmdletBinding()] param([int]$Seconds, [int]$Every, [scrip
     return $true
 }
 
-# Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
+# .NET Framework may delete a link and then say that it failed: then the second try finds nothing.
 function Clear-Tree { [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds = 30)
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ([System.IO.Directory]::Exists($Path)) {
-        try {
-            # Read-only files and folders from an archive cannot be deleted. On a folder, Normal only clears these attributes.
-            # An entry that cannot be listed or changed keeps no other: whether it stays, Delete decides.
-            try { $entries = @(Get-TreeEntry -Path $Path) }
-            catch { $entries = @() }
-            foreach ($entry in $entries) {
-                try { [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal) }
-                catch { continue }
-            }
-            [System.IO.Directory]::Delete($Path, $true)
-            return
+    Wait-Success -Seconds $TimeoutSeconds -Try {
+        if (-not [System.IO.Directory]::Exists($Path)) { return }
+        # Read-only files and folders from an archive cannot be deleted. On a folder, Normal only clears these attributes.
+        # An entry that cannot be listed or changed keeps no other: whether it stays, Delete decides.
+        try { $entries = @(Get-TreeEntry -Path $Path) }
+        catch { $entries = @() }
+        foreach ($entry in $entries) {
+            try { [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal) }
+            catch { continue }
         }
-        catch {
-            if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw }
-            Start-Sleep -Milliseconds 250
-        }
+        [System.IO.Directory]::Delete($Path, $true)
     }
 }
 
@@ -246,35 +250,31 @@ function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File,
     }
 }
 
-# Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards.
-function Open-RegistryKey { [CmdletBinding()] param([string]$Key); $script:LocalMachine.OpenSubKey($Key.Substring('HKLM:\'.Length)) }
-
-function Test-RegistryKey { [CmdletBinding()] param([string]$Key)
-    $opened = Open-RegistryKey -Key $Key
-    if ($null -ne $opened) { $opened.Dispose() }
-    $null -ne $opened
-}
-
-function Get-RegistrySubKey { [CmdletBinding()] param([string]$Key)
-    $opened = Open-RegistryKey -Key $Key
+# Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards, and hands it to a block.
+# -Create opens an existing key without changing its other values and subkeys. Without it, nothing is done if there is no such key.
+function Use-RegistryKey { [CmdletBinding()] param([string]$Key, [scriptblock]$Use, [switch]$Write, [switch]$Create, [Microsoft.Win32.RegistryOptions]$Options = 'None')
+    $path = $Key.Substring('HKLM:\'.Length)
+    if ($Create) { $opened = $script:LocalMachine.CreateSubKey($path, [Microsoft.Win32.RegistryKeyPermissionCheck]::Default, $Options) }
+    else { $opened = $script:LocalMachine.OpenSubKey($path, [bool]$Write) }
     if ($null -eq $opened) { return }
-    try { $opened.GetSubKeyNames() }
+    try { & $Use $opened }
     finally { $opened.Dispose() }
 }
+
+function Test-RegistryKey { [CmdletBinding()] param([string]$Key); [bool](Use-RegistryKey -Key $Key -Use { $true }) }
+
+function Get-RegistrySubKey { [CmdletBinding()] param([string]$Key); Use-RegistryKey -Key $Key -Use { param($Opened) $Opened.GetSubKeyNames() } }
 
 # A value as {type, data}: unexpanded, numbers unsigned; $null if the key or the value does not exist.
 function Get-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Name)
-    $opened = Open-RegistryKey -Key $Key
-    if ($null -eq $opened) { return $null }
-    try {
-        $data = $opened.GetValue($Name, $null, [Microsoft.Win32.RegistryValueOptions]::DoNotExpandEnvironmentNames)
-        if ($null -eq $data) { return $null }
-        $type = [string]$opened.GetValueKind($Name)
+    Use-RegistryKey -Key $Key -Use { param($Opened)
+        $data = $Opened.GetValue($Name, $null, [Microsoft.Win32.RegistryValueOptions]::DoNotExpandEnvironmentNames)
+        if ($null -eq $data) { return }
+        $type = [string]$Opened.GetValueKind($Name)
+        if ($type -eq 'DWord') { $data = [long]$data -band 4294967295 }
+        if ($type -eq 'QWord' -and $data -lt 0) { $data = [System.BitConverter]::ToUInt64([System.BitConverter]::GetBytes([long]$data), 0) }
+        [ordered]@{ type = $type; data = $data }
     }
-    finally { $opened.Dispose() }
-    if ($type -eq 'DWord') { $data = [long]$data -band 4294967295 }
-    if ($type -eq 'QWord' -and $data -lt 0) { $data = [System.BitConverter]::ToUInt64([System.BitConverter]::GetBytes([long]$data), 0) }
-    return [ordered]@{ type = $type; data = $data }
 }
 
 # The data of a value, or $Default if it does not exist. For single values only: a list would be unrolled.
@@ -283,18 +283,15 @@ function Get-RegistryData { [CmdletBinding()] param([string]$Key, [string]$Name,
     if ($null -eq $value) { $Default } else { $value.data }
 }
 
-# CreateSubKey opens an existing key without changing its other values and subkeys.
 function Write-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Name, [string]$Type, $Data)
-    $opened = $script:LocalMachine.CreateSubKey($Key.Substring('HKLM:\'.Length))
-    try {
+    Use-RegistryKey -Key $Key -Create -Use { param($Opened)
         $kind = [Microsoft.Win32.RegistryValueKind]$Type
         # .NET expects a signed number. The same bits are passed, because it rejects a number above 0x7fffffff.
-        if ($Type -eq 'DWord') { $opened.SetValue($Name, [System.BitConverter]::ToInt32([System.BitConverter]::GetBytes([uint32]$Data), 0), $kind) }
-        elseif ($Type -eq 'QWord') { $opened.SetValue($Name, [long]$Data, $kind) }
-        elseif ($Type -eq 'MultiString') { $opened.SetValue($Name, [string[]]@($Data), $kind) }
-        else { $opened.SetValue($Name, [string]$Data, $kind) }
+        if ($Type -eq 'DWord') { $Opened.SetValue($Name, [System.BitConverter]::ToInt32([System.BitConverter]::GetBytes([uint32]$Data), 0), $kind) }
+        elseif ($Type -eq 'QWord') { $Opened.SetValue($Name, [long]$Data, $kind) }
+        elseif ($Type -eq 'MultiString') { $Opened.SetValue($Name, [string[]]@($Data), $kind) }
+        else { $Opened.SetValue($Name, [string]$Data, $kind) }
     }
-    finally { $opened.Dispose() }
 }
 
 function Get-UpdatePackage { [CmdletBinding()] param([int[]]$State = @())

@@ -4,7 +4,7 @@ Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'S
 
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
 
-$script:Listeners = 'SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
+$script:Listeners = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
 $script:Engine = 'C:\ProgramData\imagegen'
 $script:SetupScripts = 'C:\Windows\Setup\Scripts'
 $script:Generalised = 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE'
@@ -29,13 +29,7 @@ function Assert-ReadyToSeal { [CmdletBinding()] param()
 
 # Throws if a program from this folder runs, or is a service. Sealing deletes only what extensions of the cloud left that have done their work: an agent would know every node as the builder.
 function Assert-NoAgent { [CmdletBinding()] param([string]$Folder)
-    $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
-    $commands = @(foreach ($name in Get-RegistrySubKey -Key $services) {
-            # Some security services deny even administrators access to their keys.
-            try { [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') }
-            catch [System.Security.SecurityException] { continue }
-        })
-    foreach ($program in @(Get-RunningProgram) + $commands) {
+    foreach ($program in @(Get-RunningProgram) + @(Get-ServiceCommand | ForEach-Object -Process { $_.Command })) {
         if ($program.IndexOf($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase) -ge 0) {
             throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
         }
@@ -74,20 +68,11 @@ function Clear-Path { [CmdletBinding()] param([string[]]$Path)
     }
 }
 
-# Retries, because a virus scanner may hold a file for a moment.
 function Clear-Leftover { [CmdletBinding()] param()
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($true) {
-        try {
-            Clear-Path -Path @(Get-Leftover)
-            $left = @(Get-Leftover)
-            if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
-            return
-        }
-        catch {
-            if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
-            Start-Sleep -Milliseconds 250
-        }
+    Wait-Success -Seconds 30 -Try {
+        Clear-Path -Path @(Get-Leftover)
+        $left = @(Get-Leftover)
+        if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
     }
 }
 
@@ -139,18 +124,15 @@ function Wait-CloudService { [CmdletBinding()] param([string]$Name, [int]$Timeou
 
 # Removes what sysprep would call and cannot, because the DLL is gone: an agent that updates itself during the build may leave such an entry.
 function Clear-SysprepCall { [CmdletBinding()] param()
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey('SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize', $true)
-    if ($null -eq $key) { return }
-    try {
-        foreach ($name in $key.GetValueNames()) {
+    Use-RegistryKey -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize' -Write -Use { param($Opened)
+        foreach ($name in $Opened.GetValueNames()) {
             # An entry holds the full path of a DLL and the name of a function in it.
-            $found = [regex]::Match([string]$key.GetValue($name), '(?i)[a-z]:\\[^,;"<>|*?]+?\.dll')
+            $found = [regex]::Match([string]$Opened.GetValue($name), '(?i)[a-z]:\\[^,;"<>|*?]+?\.dll')
             if (-not $found.Success -or [System.IO.File]::Exists($found.Value)) { continue }
-            $key.DeleteValue($name)
+            $Opened.DeleteValue($name)
             [System.Console]::Out.WriteLine("sysprep will not call $($found.Value), because it does not exist: its entry is removed")
         }
     }
-    finally { $key.Dispose() }
 }
 
 # Its exit code decides nothing: it is in the build's log. After sysprep, Windows' own mark says what it did.
@@ -176,20 +158,16 @@ function Write-SetupLog { [CmdletBinding()] param()
 # Removes all WinRM listeners from the image without cutting this session: the running service reads its listeners at the next boot only.
 # Certificates stay until the first boot for the same reason. first-boot.ps1 removes those in the list.
 function Clear-WinRmListener { [CmdletBinding()] param()
-    # With .NET, because a key is named '*+HTTPS' and the PowerShell provider takes the star for a wildcard.
-    $parent = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Listeners, $true)
-    if ($null -eq $parent) { return }
-    try {
-        $prints = @(foreach ($name in $parent.GetSubKeyNames()) {
-                $print = [string](Get-RegistryData -Key "HKLM:\$($script:Listeners)\$name" -Name 'certThumbprint' -Default '')
+    Use-RegistryKey -Key $script:Listeners -Write -Use { param($Opened)
+        $prints = @(foreach ($name in $Opened.GetSubKeyNames()) {
+                $print = [string](Get-RegistryData -Key "$($script:Listeners)\$name" -Name 'certThumbprint' -Default '')
                 if ($print -ne '') { $print.Replace(' ', '') }
             })
         $null = [System.IO.Directory]::CreateDirectory($script:SetupScripts)
         Write-TextFile -Path "$($script:SetupScripts)\certificates.txt" -Text (($prints + '') -join "`r`n")
-        foreach ($name in $parent.GetSubKeyNames()) { $parent.DeleteSubKeyTree($name) }
-        if (@($parent.GetSubKeyNames()).Count -gt 0) { throw 'a WinRM listener could not be deleted' }
+        foreach ($name in $Opened.GetSubKeyNames()) { $Opened.DeleteSubKeyTree($name) }
+        if (@($Opened.GetSubKeyNames()).Count -gt 0) { throw 'a WinRM listener could not be deleted' }
     }
-    finally { $parent.Dispose() }
 }
 
 # Nodes also start without what such a program does: they are only smaller or faster.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.powershell.mend import Mend, find_faults, find_unseen
 from tests.powershell.mend_words import IS_LINK
-from tests.powershell.standing import in_order, only_where, tried
+from tests.powershell.standing import handed_to, in_order, only_where, tried
 from tests.unit.test_docs_faults import REALITY, rows
 
 START_KUBELET = "ansible-win/roles/kubernetes/files/start-kubelet.ps1"
@@ -333,7 +333,7 @@ MENDS = (
             in_order("foreach ($entry in $entries) {", DELETE_TREE, within="Clear-Tree"),
             tried(LIST_TREE, within="Clear-Tree", catch="$entries = @()"),
             tried(MAKE_NORMAL, within="Clear-Tree", catch="continue"),
-            tried(DELETE_TREE, within="Clear-Tree", catch="-gt $TimeoutSeconds) { throw }"),
+            handed_to("Wait-Success -Seconds $TimeoutSeconds -Try {", DELETE_TREE, within="Clear-Tree"),
         ),
         (
             (f"if ({IS_LINK}) {{ return }}", f"if ({IS_LINK}) {{ $Path }}"),
@@ -342,12 +342,9 @@ MENDS = (
                 "try { $entries = [System.IO.Directory]::GetFileSystemEntries($Path, '*', 'AllDirectories') }",
             ),
             ("catch { $entries = @() }", "catch { throw }"),
-            ("catch { continue }\n            }\n            [", "catch { throw }\n            }\n            ["),
-            (f"            {DELETE_TREE}\n            return\n", "            return\n"),
-            (
-                "-gt $TimeoutSeconds) { throw }\n            Start-Sleep -Milliseconds 250",
-                "-gt 30) { throw }\n            Start-Sleep -Milliseconds 250",
-            ),
+            ("catch { continue }\n        }\n        [", "catch { throw }\n        }\n        ["),
+            (f"        {DELETE_TREE}\n", ""),
+            ("Wait-Success -Seconds $TimeoutSeconds -Try {", "Wait-Success -Seconds 30 -Try {"),
         ),
     ),
 )

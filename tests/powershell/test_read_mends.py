@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.powershell.mend import Mend, find_faults, find_unseen
-from tests.powershell.standing import in_order, only_where, tried
+from tests.powershell.standing import handed_to, in_order, only_where, tried
 from tests.unit.test_docs_faults import rows
 
 GUEST = "packer/guest"
@@ -20,7 +20,8 @@ IN_TIME = "if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }"
 NOT_BUSY = "$_.Exception.GetBaseException().HResult -ne -2145124330 -or $Worker.RebootRequiredBeforeInstallation -or"
 NO_MORE_TIME = "$clock.Elapsed.TotalSeconds -gt 1200) { throw }"
 CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
-RETRY = "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }\n            Start-Sleep -Milliseconds 250"
+RETRY = "Wait-Success -Seconds 30 -Try {"
+OUT_OF_TIME = "if ($clock.Elapsed.TotalSeconds -gt $Seconds) { throw }"
 SERVICE_RUNS = (
     "@(Get-Service -Name $Name -ErrorAction SilentlyContinue | "
     "Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -gt 0"
@@ -86,16 +87,30 @@ MENDS = (
         "P9-what-lasts-a-moment-fails-no-seal",
         SEAL,
         (
-            tried(CLEAR_LEFT, within="Clear-Leftover", catch="$clock.Elapsed.TotalSeconds -gt 30"),
-            tried("if ($left.Count -gt 0) { throw", within="Clear-Leftover", catch="Start-Sleep -Milliseconds 250"),
+            handed_to(RETRY, CLEAR_LEFT, within="Clear-Leftover"),
+            handed_to(RETRY, "if ($left.Count -gt 0) { throw", within="Clear-Leftover"),
             in_order(SERVICE_RUNS, within="Wait-CloudService"),
             in_order(AWAIT_SERVICE, "if (-not $runs) { throw", within="Wait-CloudService"),
         ),
         (
-            (RETRY, "throw"),
-            (RETRY, "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }"),
+            (RETRY, "& {"),
+            (f"    {RETRY}\n        {CLEAR_LEFT}\n", f"    {CLEAR_LEFT}\n    {RETRY}\n"),
             (SERVICE_RUNS, SERVICE_RUNS.replace(" -ErrorAction SilentlyContinue", "")),
             (AWAIT_SERVICE, "$runs = & {"),
+        ),
+    ),
+    Mend(
+        "P9-what-fails-for-a-moment-is-tried-again",
+        COMMON,
+        (
+            tried("& $Try", within="Wait-Success", catch=OUT_OF_TIME),
+            in_order("& $Try", "return", within="Wait-Success"),
+            in_order("try {", "Start-Sleep -Milliseconds 250", within="Wait-Success"),
+        ),
+        (
+            (OUT_OF_TIME, "throw"),
+            ("            & $Try\n            return\n", "            & $Try\n"),
+            ("        Start-Sleep -Milliseconds 250\n", ""),
         ),
     ),
     Mend(

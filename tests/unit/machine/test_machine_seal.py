@@ -227,11 +227,11 @@ def test_sealing_has_time_for_each_of_its_waits(cloud: str) -> None:
 
 def test_the_script_removes_the_entries_of_the_models_key() -> None:
     script = (PACKER / "guest" / "seal.psm1").read_text()
-    key = re.search(r"OpenSubKey\('(.+SysPrepExternal.+)', \$true\)", script)
-    pattern = re.search(r"\[regex\]::Match\(\[string\]\$key\.GetValue\(\$name\), '(.+)'\)", script)
+    key = re.search(r"Use-RegistryKey -Key '(.+SysPrepExternal.+)' -Write ", script)
+    pattern = re.search(r"\[regex\]::Match\(\[string\]\$Opened\.GetValue\(\$name\), '(.+)'\)", script)
     assert key
     assert pattern
-    assert f"HKLM:\\{key[1]}" == SYSPREP_CALLS
+    assert key[1] == SYSPREP_CALLS
     texts = {
         r"C:\WindowsAzure\GuestAgent_1\Disabler.dll,Disable": r"C:\WindowsAzure\GuestAgent_1\Disabler.dll",
         r'0x00000003,"C:\Program Files\a b\c.DLL",Call': r"C:\Program Files\a b\c.DLL",
