@@ -34,8 +34,6 @@ cmdletbinding parameter
 _TYPES = """
 collections.generic.list[string] collections.generic.sortedset[string]
 collections.specialized.ordereddictionary
-diagnostics.eventing.reader.eventlogquery
-diagnostics.eventing.reader.eventlogreader
 diagnostics.eventing.reader.eventlogsession: GlobalSession
 diagnostics.process: Start/1 GetCurrentProcess/0 GetProcessesByName/1
 diagnostics.processstartinfo

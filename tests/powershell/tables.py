@@ -33,6 +33,7 @@ FALSE_ALARMS: dict[tuple[str, str], str] = {}
 DIRECT_NATIVE = {"start.ps1": "runs before the bundle that holds Invoke-Native is verified and unpacked"}
 PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
+    "logs.ps1": "runs without the bundle, which the builder may not have",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
     "set-pod-network.ps1": "runs on the node without the bundle",
     "start-in-pod.ps1": "runs in a pod, and stays for as long as the program that it starts",
@@ -45,7 +46,7 @@ PROCESS_TYPES = ("diagnostics.process",)
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
     "defrag.exe dism.exe ec2launch.exe icacls.exe kubeadm.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe "
-    "ngen.exe schtasks.exe powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
+    "ngen.exe schtasks.exe powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe wevtutil.exe"
 )
 
 COMMON_PARAMETERS = _words("""

@@ -14,9 +14,9 @@ COMMON, SEAL, BOOTSTRAP = f"{GUEST}/common.psm1", f"{GUEST}/seal.psm1", "packer/
 ACL, FIREWALL = f"{GUEST}/kinds/acl.ps1", f"{GUEST}/kinds/firewall.ps1"
 FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
 
-RENDER = "$message = [string]$entry.FormatDescription()"
-NO_MESSAGE = '$message = "(no message: '
-IN_TIME = "if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }"
+PRINT_EVENTS = '$line = "qe $Name /c:200 /rd:true /f:text"'
+START_PRINTING = "$process = [System.Diagnostics.Process]::Start($start)"
+PRINTED = "if (-not $process.WaitForExit(30000))"
 NOT_BUSY = "$_.Exception.GetBaseException().HResult -ne -2145124330 -or $Worker.RebootRequiredBeforeInstallation -or"
 NO_MORE_TIME = "$clock.Elapsed.TotalSeconds -gt 1200) { throw }"
 CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
@@ -53,14 +53,13 @@ MENDS = (
         "logs-a-message-that-windows-cannot-render-keeps-no-event-away",
         LOGS,
         (
-            tried(RENDER, within="Get-EventText", catch=NO_MESSAGE),
-            tried("$entry = $reader.ReadEvent()", within="Get-EventText", at_last="$reader.Dispose()"),
-            in_order(IN_TIME, "$entry = $reader.ReadEvent()", within="Get-EventText"),
+            in_order(PRINT_EVENTS, START_PRINTING, PRINTED, "return ,$script:Utf8", within="Read-Event"),
+            tried("$data = & $Read $limit", within="Add-Log", catch="$script:Notes.Add("),
         ),
         (
-            (f"try {{ {RENDER} }}", f"{RENDER}\n                try {{ $null = $stamp }}"),
-            ("finally { $reader.Dispose() }", "finally { $null = $reader }"),
-            (f"                {IN_TIME}\n", ""),
+            (PRINT_EVENTS, PRINT_EVENTS.replace("text", "xml")),
+            (PRINTED, "if ($false)"),
+            ('catch { $null = $script:Notes.Add("${Path}: ', 'catch { throw ("${Path}: '),
         ),
     ),
     Mend(
