@@ -144,9 +144,13 @@ function Wait-Until { [CmdletBinding()] param([int]$Seconds, [int]$Every, [scrip
     return $true
 }
 
-# .NET Framework may delete a link and then say that it failed: then the second try finds nothing.
+# Deletes a file, or a folder. .NET Framework may delete a link and then say that it failed: then the second try finds nothing.
 function Clear-Tree { [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds = 30)
     Wait-Success -Seconds $TimeoutSeconds -Try {
+        if ([System.IO.File]::Exists($Path)) {
+            [System.IO.File]::SetAttributes($Path, [System.IO.FileAttributes]::Normal)
+            [System.IO.File]::Delete($Path)
+        }
         if (-not [System.IO.Directory]::Exists($Path)) { return }
         # Read-only files and folders from an archive cannot be deleted. On a folder, Normal only clears these attributes.
         # An entry that cannot be listed or changed keeps no other: whether it stays, Delete decides.
@@ -307,15 +311,17 @@ function Get-UpdatePackage { [CmdletBinding()] param([int[]]$State = @())
     }
 }
 
-# The record of a resource of updates: its finished rounds, and what they installed. One that a killed run damaged counts as none.
+# Hands the JSON of a file to a block that reads it. One that is missing, or that a killed run damaged, counts as none.
+function Read-Record { [CmdletBinding()] param([string]$Path, [scriptblock]$Read)
+    if (-not [System.IO.File]::Exists($Path)) { return }
+    try { & $Read (ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Path))) }
+    catch { return }
+}
+
+# The record of a resource of updates: its finished rounds, and what they installed.
 function Read-UpdateRecord { [CmdletBinding()] param([string]$Path)
-    $none = @{ rounds = 0; installed = @(); serviced = @() }
-    if (-not [System.IO.File]::Exists($Path)) { return $none }
-    try {
-        $record = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Path))
-        return @{ rounds = [int]$record.rounds; installed = @($record.installed); serviced = @($record.serviced) }
-    }
-    catch { return $none }
+    $record = Read-Record -Path $Path -Read { param($Saved) @{ rounds = [int]$Saved.rounds; installed = @($Saved.installed); serviced = @($Saved.serviced) } }
+    if ($null -ne $record) { $record } else { @{ rounds = 0; installed = @(); serviced = @() } }
 }
 
 # The facts about Windows in the report. The state 112 means installed.

@@ -4,9 +4,6 @@ Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'S
 
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
 
-$script:Listeners = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
-$script:Engine = 'C:\ProgramData\imagegen'
-$script:SetupScripts = 'C:\Windows\Setup\Scripts'
 $script:Generalised = 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE'
 
 function Assert-ReadyToSeal { [CmdletBinding()] param()
@@ -55,22 +52,13 @@ function Get-Leftover { [CmdletBinding()] param()
     }
     # Left by a -Check that was killed.
     [System.IO.Directory]::GetDirectories('C:\Windows', 'imagegen-check')
-    if ([System.IO.Directory]::Exists($script:Engine)) { [System.IO.Directory]::GetFileSystemEntries($script:Engine) -ne "$($script:Engine)\manifest.json" }
-}
-
-function Clear-Path { [CmdletBinding()] param([string[]]$Path)
-    foreach ($one in $Path) {
-        if ([System.IO.Directory]::Exists($one)) { Clear-Tree -Path $one }
-        elseif ([System.IO.File]::Exists($one)) {
-            [System.IO.File]::SetAttributes($one, [System.IO.FileAttributes]::Normal)
-            [System.IO.File]::Delete($one)
-        }
-    }
+    $engine = 'C:\ProgramData\imagegen'
+    if ([System.IO.Directory]::Exists($engine)) { [System.IO.Directory]::GetFileSystemEntries($engine) -ne "$engine\manifest.json" }
 }
 
 function Clear-Leftover { [CmdletBinding()] param()
     Wait-Success -Seconds 30 -Try {
-        Clear-Path -Path @(Get-Leftover)
+        foreach ($path in @(Get-Leftover)) { Clear-Tree -Path $path }
         $left = @(Get-Leftover)
         if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
     }
@@ -110,7 +98,7 @@ function Clear-AgentFolder { [CmdletBinding()] param([string]$Parent, [string]$N
 function Clear-File { [CmdletBinding()] param([string]$Folder)
     if (-not [System.IO.Directory]::Exists($Folder)) { return }
     Clear-Optional -What $Folder -Clear {
-        foreach ($file in @(Get-TreeEntry -Path $Folder)) { if ([System.IO.File]::Exists($file)) { Clear-Optional -What $file -Clear { Clear-Path -Path $file } } }
+        foreach ($file in @(Get-TreeEntry -Path $Folder)) { if ([System.IO.File]::Exists($file)) { Clear-Optional -What $file -Clear { Clear-Tree -Path $file -TimeoutSeconds 0 } } }
     }
 }
 
@@ -158,13 +146,14 @@ function Write-SetupLog { [CmdletBinding()] param()
 # Removes all WinRM listeners from the image without cutting this session: the running service reads its listeners at the next boot only.
 # Certificates stay until the first boot for the same reason. first-boot.ps1 removes those in the list.
 function Clear-WinRmListener { [CmdletBinding()] param()
-    Use-RegistryKey -Key $script:Listeners -Write -Use { param($Opened)
+    $listeners = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
+    Use-RegistryKey -Key $listeners -Write -Use { param($Opened)
         $prints = @(foreach ($name in $Opened.GetSubKeyNames()) {
-                $print = [string](Get-RegistryData -Key "$($script:Listeners)\$name" -Name 'certThumbprint' -Default '')
+                $print = [string](Get-RegistryData -Key "$listeners\$name" -Name 'certThumbprint' -Default '')
                 if ($print -ne '') { $print.Replace(' ', '') }
             })
-        $null = [System.IO.Directory]::CreateDirectory($script:SetupScripts)
-        Write-TextFile -Path "$($script:SetupScripts)\certificates.txt" -Text (($prints + '') -join "`r`n")
+        $null = [System.IO.Directory]::CreateDirectory('C:\Windows\Setup\Scripts')
+        Write-TextFile -Path 'C:\Windows\Setup\Scripts\certificates.txt' -Text (($prints + '') -join "`r`n")
         foreach ($name in $Opened.GetSubKeyNames()) { $Opened.DeleteSubKeyTree($name) }
         if (@($Opened.GetSubKeyNames()).Count -gt 0) { throw 'a WinRM listener could not be deleted' }
     }
@@ -208,7 +197,7 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
         Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -TimeoutSeconds 600
         # Answer files of the base image may hold a password. Before sysprep, which stores that of the first boot in the same place.
         foreach ($folder in 'C:\Windows\Panther', 'C:\Windows\Panther\Unattend', 'C:\Windows\System32\Sysprep', 'C:\') {
-            if ([System.IO.Directory]::Exists($folder)) { Clear-Path -Path ([System.IO.Directory]::GetFiles($folder, '*unattend*.xml')) }
+            if ([System.IO.Directory]::Exists($folder)) { foreach ($file in [System.IO.Directory]::GetFiles($folder, '*unattend*.xml')) { Clear-Tree -Path $file } }
         }
         Clear-SysprepCall
         try {

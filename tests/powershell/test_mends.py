@@ -163,7 +163,7 @@ MENDS = (
         SEAL,
         (
             only_where("$left.Count -gt 0", 'throw "could not be deleted: ', within="Clear-Leftover"),
-            in_order("Clear-Path -Path @(Get-Leftover)", "$left = @(Get-Leftover)", "if ($left.Count -gt 0)"),
+            in_order("foreach ($path in @(Get-Leftover))", "$left = @(Get-Leftover)", "if ($left.Count -gt 0)"),
         ),
         (
             ("    if ($left.Count -gt 0) { throw \"could not be deleted: $($left -join ', ')\" }\n", ""),

@@ -44,7 +44,7 @@ DELETE_OLDEST = '[System.IO.File]::Delete("$Path.$free")'
 NAME_COPY = '[System.IO.File]::Move("${Path}.new", "$Path.1")'
 STAYS = '[System.Console]::Out.WriteLine("$What stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)")'
 FOLDER_MAY_STAY = "Clear-Optional -What $folder -Clear { Clear-Tree -Path $folder -TimeoutSeconds $left }"
-FILE_MAY_STAY = "Clear-Optional -What $file -Clear { Clear-Path -Path $file }"
+FILE_MAY_STAY = "Clear-Optional -What $file -Clear { Clear-Tree -Path $file -TimeoutSeconds 0 }"
 LIST_MAY_FAIL = 'Clear-Optional -What "$Name in $Parent" -Clear {'
 FILES_MAY_FAIL = "Clear-Optional -What $Folder -Clear {"
 EVENTS_MAY_STAY = 'Clear-Optional -What "event log $name" -Clear { $null = $session.ClearLog($name) }'
@@ -303,7 +303,7 @@ MENDS = (
             (f"else {{ {FOLDER_MAY_STAY} }}", "else { Clear-Tree -Path $folder -TimeoutSeconds $left }"),
             (f"    {LIST_MAY_FAIL}\n        {RUNNING}\n", f"    {RUNNING}\n    if ($true) {{\n"),
             (FILES_MAY_FAIL, "if ($true) {"),
-            (FILE_MAY_STAY, "Clear-Path -Path $file"),
+            (FILE_MAY_STAY, "Clear-Tree -Path $file"),
             (ALL_EVENTS_MAY_STAY, "if ($true) {"),
             (EVENTS_MAY_STAY, "$null = $session.ClearLog($name)"),
         ),

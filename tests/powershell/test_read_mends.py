@@ -19,7 +19,7 @@ START_PRINTING = "$process = [System.Diagnostics.Process]::Start($start)"
 PRINTED = "if (-not $process.WaitForExit(30000))"
 NOT_BUSY = "$_.Exception.GetBaseException().HResult -ne -2145124330 -or $Worker.RebootRequiredBeforeInstallation -or"
 NO_MORE_TIME = "$clock.Elapsed.TotalSeconds -gt 1200) { throw }"
-CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
+CLEAR_LEFT = "foreach ($path in @(Get-Leftover)) { Clear-Tree -Path $path }"
 RETRY = "Wait-Success -Seconds 30 -Try {"
 OUT_OF_TIME = "if ($clock.Elapsed.TotalSeconds -gt $Seconds) { throw }"
 SERVICE_RUNS = (

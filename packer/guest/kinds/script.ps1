@@ -1,13 +1,9 @@
 @{
     Get  = { param($Resource)
-        $path = "C:\ProgramData\imagegen\scripts\$($Resource.name).json"
-        if (-not [System.IO.File]::Exists($path)) { return $null }
-        # A run that was killed may have left a part of it.
-        try {
-            $mark = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($path))
-            return [ordered]@{ sha256 = [string]$mark.sha256; arguments = [string[]]@($mark.arguments); exit_code = [long]$mark.exit_code }
+        Read-Record -Path "C:\ProgramData\imagegen\scripts\$($Resource.name).json" -Read {
+            param($Saved)
+            [ordered]@{ sha256 = [string]$Saved.sha256; arguments = [string[]]@($Saved.arguments); exit_code = [long]$Saved.exit_code }
         }
-        catch { return $null }
     }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "the script $($Resource.name) has not run" }

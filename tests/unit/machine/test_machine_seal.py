@@ -335,7 +335,7 @@ def test_the_script_keeps_what_runs() -> None:
     body = seal.partition("\nfunction Clear-AgentFolder {")[2].partition("\n}\n")[0]
     assert "$_.StartsWith($folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)" in body
     logs = seal.partition("\nfunction Clear-File {")[2].partition("\n}\n")[0]
-    assert "Clear-Optional -What $file -Clear { Clear-Path -Path $file }" in logs
+    assert "Clear-Optional -What $file -Clear { Clear-Tree -Path $file -TimeoutSeconds 0 }" in logs
 
 
 def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
