@@ -1,6 +1,5 @@
 # User data of the builder on AWS: enables WinRM over HTTPS with a new certificate, so that Packer can connect. Holds no secret.
 # EC2Launch runs it once at first boot, as SYSTEM.
-[CmdletBinding()] param()
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 trap { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)"); exit 1 }
 

@@ -1,9 +1,7 @@
 # The last provisioner on Azure: seals and generalises the machine. Packer stops the machine afterwards.
-[CmdletBinding()] param()
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 trap { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)"); exit 1 }
 
-# From the folder that only SYSTEM and Administrators can access. The last phase unpacked and verified it.
 Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
 $answers = 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml'
 Invoke-Seal -Trim -Assert {

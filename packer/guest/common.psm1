@@ -1,4 +1,5 @@
-# Imported with -Global, so that the script blocks of the kinds find them wherever they run.
+# The engine imports it with -Global, so that the script blocks of the kinds find its functions wherever they run. Other scripts of a build
+# import it from the unpacked bundle, to which only SYSTEM and Administrators have access: the engine has verified its bytes.
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 $script:Utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false
@@ -228,8 +229,9 @@ function Register-SystemTask { [CmdletBinding()] param([string]$Name, [string]$T
     $null = Register-ScheduledTask -TaskName $Name -TaskPath '\' -Xml $xml -Force -ErrorAction Stop
 }
 
-# Runs a script as SYSTEM until its answer is there: some parts of Windows refuse a network logon, such as the builder's over WinRM.
+# Runs a script as SYSTEM until its answer is there, and returns that: some parts of Windows refuse a network logon, such as the builder's over WinRM.
 function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File, [string[]]$ArgumentList, [string]$Answer, [int]$TimeoutSeconds)
+    foreach ($path in $Answer, "${Answer}.new") { [System.IO.File]::Delete($path) }
     $words = @('-NoProfile', '-NonInteractive', '-ExecutionPolicy', 'Bypass', '-File', $File) + $ArgumentList
     $line = @(foreach ($word in $words) { ConvertTo-NativeArgument -Value $word }) -join ' '
     try {
@@ -246,6 +248,7 @@ function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File,
             }
             Start-Sleep -Seconds 5
         }
+        return [System.IO.File]::ReadAllText($Answer)
     }
     finally {
         # One that was never registered cannot be removed. Unregister-ScheduledTask would fail if any task of the machine is malformed.

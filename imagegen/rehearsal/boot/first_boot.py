@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "8c88b05cc71743899169b4d6dfc3f29af8cba73ecf1460fd8a92e743583a47cf"
+SHA256 = "2337905d770099706b1798eb230fee4f0182a318769455dcd3904c0b339c0038"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "65a595222608da76464c2bb0f3ddaee0b8763f28e202d6542b6da39578859cf5"
+INSTALL_UPDATES_SHA256: Final = "3463e12e87939c860549032ddc889a9083c02c89daee55b22bc18fc056f18a1e"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

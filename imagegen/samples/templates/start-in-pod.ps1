@@ -1,6 +1,5 @@
 # Starts flanneld or kube-proxy on this node, from a pod: in a HostProcess container, or through wins. The DaemonSet says how in the environment.
 # With NETWORK, the program is flanneld: the script also gives the node flannel's plugin, and its configuration when flanneld has the node's range of pods.
-[CmdletBinding()] param()
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 trap { [System.Console]::Error.WriteLine("failed: $($_.Exception.Message)"); exit 1 }
 

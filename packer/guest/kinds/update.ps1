@@ -33,7 +33,6 @@
         $order = "$folder\order.json"
         $answer = "$folder\answer.json"
         $kept = "$folder\winhttp.txt"
-        foreach ($path in $answer, "${answer}.new") { [System.IO.File]::Delete($path) }
         Write-TextFile -Path $order -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                     categories = [string[]]@($Resource.categories); kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb }); exclude = [string[]]@($Resource.exclude)
                 }))
@@ -51,7 +50,9 @@
                 if ($Resource.bypass -ne '') { $settings += " bypass-list=`"$($Resource.bypass)`"" }
                 $null = Invoke-Native -FilePath (Get-SystemTool -Name 'netsh.exe') -ArgumentLine $settings
             }
-            Invoke-AsSystem -Name 'imagegen-updates' -File $file -ArgumentList '-Order', $order, '-Answer', $answer -Answer $answer -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+            $arguments = '-Order', $order, '-Answer', $answer
+            $text = Invoke-AsSystem -Name 'imagegen-updates' -File $file -ArgumentList $arguments -Answer $answer -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+            $told = ConvertFrom-Json -InputObject $text
         }
         finally {
             if ([System.IO.File]::Exists($kept)) {
@@ -63,7 +64,6 @@
                 [System.IO.File]::Delete($kept)
             }
         }
-        $told = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($answer))
         $codes = @(foreach ($one in $told.failed) { $one.code }) + @($told.code)
         $failures = @(
             foreach ($one in $told.failed) { "could not $($one.step) $($one.kb), $($one.title): $($one.code)" }

@@ -1,6 +1,5 @@
 # Runs once at a node's first boot: removes the builder's firewall rules and WinRM certificates, closes its account, and restricts an address of the platform.
 # The listener was removed when the image was sealed.
-[CmdletBinding()] param()
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 # Also the platform's own rule.

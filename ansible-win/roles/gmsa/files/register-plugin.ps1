@@ -21,8 +21,9 @@ function Enable-Privilege { [CmdletBinding()] param()
 }
 
 function Register-Plugin { [CmdletBinding()] param()
+    if (-not (Test-Path -LiteralPath "HKLM:\$($script:Locked)")) { throw "Windows has no key HKLM:\$($script:Locked)" }
     Restore-Access
-    $before = Get-Access
+    $before = (Get-Acl -LiteralPath "HKLM:\$($script:Locked)").Sddl
     [System.IO.File]::WriteAllText($script:Saved, $before, (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
     try {
         Set-Access -Text 'O:BA' -Part 'Owner' -Right 'TakeOwnership'
@@ -34,23 +35,10 @@ function Register-Plugin { [CmdletBinding()] param()
     finally { Restore-Access }
 }
 
-function Open-LockedKey { [CmdletBinding()] param([string]$Right, [string]$Check = 'ReadWriteSubTree')
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, $Check, [System.Security.AccessControl.RegistryRights]$Right)
-    if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
-    $key
-}
-
-function Get-Access { [CmdletBinding()] param()
-    $sections = [System.Security.AccessControl.AccessControlSections]'Owner, Access'
-    $key = Open-LockedKey -Right 'ReadPermissions' -Check 'Default'
-    try { $key.GetAccessControl($sections).GetSecurityDescriptorSddlForm($sections) }
-    finally { $key.Dispose() }
-}
-
 function Set-Access { [CmdletBinding()] param([string]$Text, [string]$Part, [string]$Right)
     $security = New-Object -TypeName System.Security.AccessControl.RegistrySecurity
     $security.SetSecurityDescriptorSddlForm($Text, [System.Security.AccessControl.AccessControlSections]$Part)
-    $key = Open-LockedKey -Right $Right
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'ReadWriteSubTree', [System.Security.AccessControl.RegistryRights]$Right)
     try { $key.SetAccessControl($security) }
     finally { $key.Dispose() }
 }
@@ -59,7 +47,7 @@ function Restore-Access { [CmdletBinding()] param()
     if (-not [System.IO.File]::Exists($script:Saved)) { return }
     $before = [System.IO.File]::ReadAllText($script:Saved)
     # A script that was killed before it opened the key left nothing to restore, and no right to do so.
-    if ((Get-Access) -cne $before) { Set-Access -Text $before -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership' }
+    if ((Get-Acl -LiteralPath "HKLM:\$($script:Locked)").Sddl -cne $before) { Set-Access -Text $before -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership' }
     [System.IO.File]::Delete($script:Saved)
 }
 
@@ -71,7 +59,6 @@ function Show-Registration { [CmdletBinding()] param()
 
 if ($Show) { Show-Registration }
 else {
-    # From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
     $privileges = @(Enable-Privilege)
     try { Register-Plugin }

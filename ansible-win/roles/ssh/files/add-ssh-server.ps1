@@ -10,7 +10,6 @@ if ($Show) {
     [System.Console]::Out.WriteLine("installed=$($program -and $service)")
 }
 else {
-    # From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
     $answer = [System.IO.Path]::Combine($PSScriptRoot, 'result.txt')
     if ($Result -ne '') {
@@ -20,10 +19,8 @@ else {
         Write-TextFile -Path $Result -Text $said
     }
     else {
-        [System.IO.File]::Delete($answer)
         # Less than the time of the step.
-        Invoke-AsSystem -Name 'imagegen-add-ssh-server' -File $PSCommandPath -ArgumentList '-Result', $answer -Answer $answer -TimeoutSeconds 1500
-        $said = [System.IO.File]::ReadAllText($answer)
+        $said = Invoke-AsSystem -Name 'imagegen-add-ssh-server' -File $PSCommandPath -ArgumentList '-Result', $answer -Answer $answer -TimeoutSeconds 1500
         [System.IO.File]::Delete($answer)
         if ($said -ne 'done') { throw "Windows Update gave no OpenSSH server: $said. Where the builder cannot reach Windows Update, write ssh.source: zip" }
     }
