@@ -135,14 +135,14 @@ function Get-TreeEntry { [CmdletBinding()] param([string]$Path)
     }
 }
 
-# True once the test is, and false when the time is over. The test runs at least once.
+# Repeats a test until it is true, or finds something, and returns that. When the time is over, returns what the last test did.
 function Wait-Until { [CmdletBinding()] param([int]$Seconds, [int]$Every, [scriptblock]$Test)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while (-not (& $Test)) {
-        if ($clock.Elapsed.TotalSeconds -gt $Seconds) { return $false }
+    while ($true) {
+        $found = & $Test
+        if ($found -or $clock.Elapsed.TotalSeconds -gt $Seconds) { return $found }
         Start-Sleep -Seconds $Every
     }
-    return $true
 }
 
 # Deletes a file, or a folder. .NET Framework may delete a link and then say that it failed: then the second try finds nothing.

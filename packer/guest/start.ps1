@@ -18,10 +18,8 @@ function Read-Argument { [CmdletBinding()] param([string[]]$Word)
         if ($known.Count -ne 1) { throw (Get-EntryError -ExitCode 2 -Message "unknown argument: $name") }
         $name = $known[0]
         if ($given.ContainsKey($name)) { throw (Get-EntryError -ExitCode 2 -Message "$name is given twice") }
-        if ($name -eq '-Check') {
-            $given[$name] = $true
-            continue
-        }
+        $given[$name] = ''
+        if ($name -eq '-Check') { continue }
         $index++
         if ($index -ge $Word.Count -or $Word[$index] -match '\A-') { throw (Get-EntryError -ExitCode 2 -Message "$name has no value") }
         $given[$name] = $Word[$index]
@@ -29,22 +27,15 @@ function Read-Argument { [CmdletBinding()] param([string[]]$Word)
     return $given
 }
 
-function Resolve-Argument { [CmdletBinding()] param([hashtable]$Given)
+function Assert-Argument { [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
         if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
     }
     foreach ($name in '-BundleSha256', '-PlanSha256') {
         if ($Given[$name] -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message "$name must be 64 lower-case hex digits") }
     }
-    $check = $Given.ContainsKey('-Check')
-    if ($Given['-Phase'] -ceq 'all' -and -not $check) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
-    # Exists first, because GetFullPath of 5.1 throws at an invalid path.
-    $path = $Given['-Bundle']
-    if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $path") }
-    return @{
-        Phase = $Given['-Phase']; Bundle = [System.IO.Path]::GetFullPath($path); Check = $check
-        BundleSha256 = $Given['-BundleSha256']; PlanSha256 = $Given['-PlanSha256']
-    }
+    if ($Given['-Phase'] -ceq 'all' -and -not $Given.ContainsKey('-Check')) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
+    if (-not [System.IO.File]::Exists($Given['-Bundle'])) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $($Given['-Bundle'])") }
 }
 
 # Called before the folder has content. Uses SIDs, because names are localised.
@@ -129,8 +120,10 @@ try {
     }
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
-    $asked = Resolve-Argument -Given (Read-Argument -Word $args)
-    if ($asked.Check) {
+    $given = Read-Argument -Word $args
+    Assert-Argument -Given $given
+    $check = $given.ContainsKey('-Check')
+    if ($check) {
         # In a folder where only administrators can prepare anything. The lock keeps a second -Check out, and ends with this process, however that ends.
         $root = [System.IO.Path]::Combine($env:SystemRoot, 'imagegen-check')
         $mode, $access, $share = [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None
@@ -141,10 +134,10 @@ try {
     $null = [System.IO.Directory]::CreateDirectory($root)
     Protect-Folder -Path $root
     $folder = [System.IO.Path]::Combine($root, 'bundle')
-    Expand-Bundle -Path $asked.Bundle -Digest $asked.BundleSha256 -Folder $folder
-    $plan = Read-Plan -Folder $folder -Digest $asked.PlanSha256
+    Expand-Bundle -Path $given['-Bundle'] -Digest $given['-BundleSha256'] -Folder $folder
+    $plan = Read-Plan -Folder $folder -Digest $given['-PlanSha256']
     Import-Module -Name ([System.IO.Path]::Combine($folder, 'engine.psm1')) -Force -DisableNameChecking
-    $code = [int](Invoke-Engine -Root $root -Phase $asked.Phase -Plan $plan -PlanDigest $asked.PlanSha256 -Registries $registries -Check:$asked.Check)
+    $code = [int](Invoke-Engine -Root $root -Phase $given['-Phase'] -Plan $plan -PlanDigest $given['-PlanSha256'] -Registries $registries -Check:$check)
 }
 catch {
     $known = $_.Exception.Data['ExitCode']

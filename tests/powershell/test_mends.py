@@ -252,7 +252,7 @@ MENDS = (
         (
             in_order("Protect-Folder -Path $root", "Expand-Bundle -Path", w.RUN_ENGINE),
             in_order(w.GRANT, "if ($LASTEXITCODE -ne 0) { throw", within="Protect-Folder"),
-            only_where("$asked.Check", w.CHECK_FOLDER),
+            only_where("$check", w.CHECK_FOLDER),
             in_order(w.NEW_FOLDER, "Protect-Folder -Path $root"),
         ),
         (

@@ -67,7 +67,7 @@ LIST_BUILDER = "Write-TextFile -Path 'C:\\Windows\\Setup\\Scripts\\accounts.txt'
 RUN_SYSPREP = "Invoke-Program -FilePath $sysprep"
 NOT_GENERALISED = "if (-not (Wait-Until -Seconds 600 -Every 2 -Test { (Get-ImageState) -eq $script:Generalised }))"
 ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
-FOUND_OR_LATE = "if ($found.Count -gt 0 -or $clock.Elapsed.TotalSeconds -gt 60) { break }"
+AWAIT_PARTITION = "$found = @(Wait-Until -Seconds 60 -Every 2 -Test {"
 STILL_PENDING = "if (Wait-Until -Seconds 120 -Every 2 -Test { -not (Test-RestartPending) }) { return }"
 UNAVAILABLE = "if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }"
 STARTING = "if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { $limit = 30 }"
@@ -226,14 +226,14 @@ MENDS = (
         (
             in_order("-ArgumentList $Path, 'Open', 'Read', 'ReadWrite'", "[regex]::Match($written,"),
             tried("$written = $reader.ReadToEnd()", at_last="$reader.Dispose()"),
-            in_order(
-                "$late = ", "$written = ", "if ($late -and -not $written) { return }", within="Wait-KubeadmArgument"
-            ),
+            in_order("$late = ", "$written = ", "Start-Sleep -Milliseconds 200", within="Wait-KubeadmArgument"),
+            in_order("until ($written -or $late)", within="Wait-KubeadmArgument"),
         ),
         (
             ("'Open', 'Read', 'ReadWrite'", "'Open', 'Read', 'Read'"),
             ("finally { $reader.Dispose() }", "finally { $null = $reader }"),
-            ("if ($late -and -not $written) { return }", "if ($late) { return }"),
+            ("until ($written -or $late)", "until ($late)"),
+            ("        Start-Sleep -Milliseconds 200\n    } until", "    } until"),
         ),
     ),
     Mend(
@@ -257,8 +257,8 @@ MENDS = (
     Mend(
         "N15-a-storage-service-that-knows-no-partition-yet-is-waited-for",
         VOLUME,
-        (in_order("$found = @(Get-CimInstance", FOUND_OR_LATE, "Start-Sleep -Seconds 2"),),
-        ((FOUND_OR_LATE, "break"), ("            Start-Sleep -Seconds 2\n", "")),
+        (handed_to(AWAIT_PARTITION, "\n                Get-CimInstance"),),
+        ((AWAIT_PARTITION, "$found = @(& {"),),
     ),
     Mend(
         "N2-only-a-task-that-is-not-found-is-none",

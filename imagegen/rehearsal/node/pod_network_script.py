@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "465d58b590fecdc15633bd1cad85eb6499d64ef42241c81e7469390be77103ee"
+SHA256 = "d9c1d2412956fb36d97b8d6de37031fbd20240f57a87427a57b213cb2bec462b"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")

@@ -34,7 +34,7 @@ _LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config
 """  # noqa: E501  # the script's own lines
 _COMMENT = re.compile(r"(?m)^ *#.*\n")
 # Read what a changed script does, and follow it below, before you take over its digest.
-_REST_SHA256 = "d4eea5cd5793bd3ab3f9628587af21798212f35e0c781732ba427a1389b11fc2"
+_REST_SHA256 = "2d73edb050f6aefd05a9ab6ba3ad8f02ec88f519a9079075abdadfa73ebfb00b"
 # The script's own times.
 _TURN_S, _KUBEADM_LIMIT_S, _FLAGS_LIMIT_S = 0.2, 60.0, 20.0
 _PARAMETERS = {
@@ -130,10 +130,8 @@ def _wait_for_flags(machine: Machine, flags_file: str) -> Generator[float, None,
     while True:
         late = machine.up_s >= end
         written = machine.files.is_file(flags_file) and machine.files.read(flags_file) != b""
-        if late and not written:
-            return
         yield _TURN_S
-        if written:
+        if written or late:
             return
 
 

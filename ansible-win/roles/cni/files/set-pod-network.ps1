@@ -31,19 +31,15 @@ function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Na
     }
 }
 
+# The address at this place of a range: at 0 the one that names the range.
 function Get-Address { [CmdletBinding()] param([string]$Range, [int]$Place)
-    $bytes = [System.Net.IPAddress]::Parse(($Range -split '/')[0]).GetAddressBytes()
-    $bytes[3] = [byte]($bytes[3] + $Place)
+    $address, $bits = $Range -split '/'
+    $bytes = [System.Net.IPAddress]::Parse($address).GetAddressBytes()
+    [array]::Reverse($bytes)
+    $number = [long][System.BitConverter]::ToUInt32($bytes, 0)
+    $bytes = [System.BitConverter]::GetBytes([uint32]($number - $number % [System.Math]::Pow(2, 32 - [int]$bits) + $Place))
+    [array]::Reverse($bytes)
     return $bytes -join '.'
-}
-
-function Get-Range { [CmdletBinding()] param([string]$Address, [int]$Bits)
-    $bytes = [System.Net.IPAddress]::Parse($Address).GetAddressBytes()
-    for ($at = 0; $at -lt 4; $at++) {
-        $kept = [System.Math]::Max(0, [System.Math]::Min(8, $Bits - 8 * $at))
-        $bytes[$at] = [byte]($bytes[$at] -band (0xff00 -shr $kept) -band 0xff)
-    }
-    return "$($bytes -join '.')/$Bits"
 }
 
 function Invoke-Hns { [CmdletBinding()] param([string]$Method, [string]$Path, [string]$Request)
@@ -129,7 +125,7 @@ $values = @{
     '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
     '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
     '<NETWORK>' = $NetworkName; '<SOURCE_VIP>' = $SourceVip; '<NODE_NAME>' = $node; '<NODE_ADDRESS>' = $own.IPAddress
-    '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
+    '<NODE_NETWORK>' = "$(Get-Address -Range "$($own.IPAddress)/$($own.PrefixLength)" -Place 0)/$($own.PrefixLength)"
 }
 foreach ($file in @($texts.Keys)) {
     foreach ($key in $values.Keys) { $texts[$file] = $texts[$file].Replace($key, $values[$key]) }

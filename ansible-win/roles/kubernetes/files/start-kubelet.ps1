@@ -30,15 +30,13 @@ function Read-KubeadmArgument { [CmdletBinding()] param([string]$Path)
 # Without them kubelet would register the node without its name and taints. Goes on after the limit: whoever joins without kubeadm writes no such file.
 function Wait-KubeadmArgument { [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($true) {
+    do {
         # Before the file is looked at, which is then looked at once more when the time has passed.
         $late = $clock.Elapsed.TotalSeconds -ge $TimeoutSeconds
         $written = [System.IO.File]::Exists($Path) -and (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length -gt 0
-        if ($late -and -not $written) { return }
         # kubeadm may still be writing the file.
         Start-Sleep -Milliseconds 200
-        if ($written) { return }
-    }
+    } until ($written -or $late)
 }
 
 # One argument as the Windows C runtime reads it back.
