@@ -19,6 +19,7 @@ from imagegen.errors import ConfigError, Problem
 from imagegen.resources import release_record
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, ArtifactForm
+from imagegen.resources.update import ENGINE_MODULE
 from imagegen.steps.model import ArtifactMeta, Step
 from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
 
@@ -304,7 +305,7 @@ def _with_text(
     fields = dict(draft.fields)
     template = fields.pop("template", None)
     key, folder = ("source", "files") if template is None else ("template", "templates")
-    if draft.fields.get(key) is None:
+    if draft.fields.get(key) in (None, ENGINE_MODULE):
         return draft
     known: Mapping[str, str | bytes] = step.files if template is None else step.templates
     name, place = str(draft.fields[key]), (*draft.path, key)

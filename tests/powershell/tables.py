@@ -35,9 +35,7 @@ PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "logs.ps1": "runs without the bundle, which the builder may not have",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
-    "set-pod-network.ps1": "runs on the node without the bundle",
     "start-in-pod.ps1": "runs in a pod, and stays for as long as the program that it starts",
-    "reset-node.ps1": "runs on the node without the bundle",
 }
 # Scripts that compile a call of Windows, and why.
 COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}

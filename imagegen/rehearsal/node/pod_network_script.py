@@ -19,6 +19,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC
 from imagegen.rehearsal.node.client import ApiClient, ApiError
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
+from imagegen.rehearsal.node.node_module import need_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "d9c1d2412956fb36d97b8d6de37031fbd20240f57a87427a57b213cb2bec462b"
+SHA256 = "94d82b35f51f5a01376aa84b7a876530072bcd66f4b29c5ca9beb1a00b4d9032"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")
@@ -68,6 +69,7 @@ class _ScriptError(Exception):
 
 def _run(process: Process, cluster: Cluster) -> Ended:
     try:
+        need_module(process.machine, process.arguments[0])
         given = _read_parameters(process.arguments[1:])
         _set(process.machine, cluster, ntpath.dirname(process.arguments[0]), given)
     except (_ScriptError, RefusedByWindows) as error:

@@ -6,29 +6,21 @@
     [string]$StateFolder = 'C:\var\lib\kubelet', [string]$ConfigFolder = 'C:\etc\kubernetes')
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 trap { [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)"); exit 1 }
+Import-Module -Name "$PSScriptRoot\common.psm1" -Force -DisableNameChecking
 
 # Asks the cluster for the node's range, which a controller assigns some time after the join.
 function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
-    # kubectl asks an unreachable server five times: all of them must end within a minute.
-    $line = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath=$Field"
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList "$PSScriptRoot\kubectl.exe", $line
     # kubelet's kubeconfig may name its certificate without a drive.
-    $start.WorkingDirectory = 'C:\'
-    $start.UseShellExecute = $false
-    $start.RedirectStandardOutput = $true
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($true) {
-        $process = [System.Diagnostics.Process]::Start($start)
-        $reading = $process.StandardOutput.ReadToEndAsync()
-        if (-not $process.WaitForExit(60000)) {
-            $process.Kill()
-            throw 'kubectl did not end within a minute'
-        }
-        $text = $reading.Result.Trim()
-        if ($process.ExitCode -eq 0 -and $text -ne '') { return $text }
-        if ($clock.Elapsed.TotalSeconds -ge $TimeoutSeconds) { throw "the cluster gave node $Name no range of pod addresses in $TimeoutSeconds seconds: does its controller allocate them, or is -PodCidr missing?" }
-        Start-Sleep -Seconds 5
+    [System.Environment]::CurrentDirectory = 'C:\'
+    $arguments = "--kubeconfig=$Kubeconfig", '--request-timeout=10s', 'get', 'node', $Name, "--output=jsonpath=$Field"
+    $range = Wait-Until -Seconds $TimeoutSeconds -Every 5 -Test {
+        # kubectl asks an unreachable server five times: all of them must end within a minute.
+        $asked = Invoke-Native -FilePath "$PSScriptRoot\kubectl.exe" -ArgumentList $arguments -GoodExitCode @() -TimeoutSeconds 60
+        # Beside the range, there may be warnings.
+        if ($asked.ExitCode -eq 0) { [regex]::Match($asked.Output, '(?m)^\S+/[0-9]+(?=\r?$)').Value }
     }
+    if (-not $range) { throw "the cluster gave node $Name no range of pod addresses in $TimeoutSeconds seconds: does its controller allocate them, or is -PodCidr missing?" }
+    return $range
 }
 
 # The address at this place of a range: at 0 the one that names the range.
@@ -136,9 +128,7 @@ foreach ($line in $texts['places.txt'] -split '\r?\n') {
     if ($line -eq '') { continue }
     $file, $path = $line -split ' ', 2
     $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($path))
-    [System.IO.File]::WriteAllText("${path}.new", $texts[$file], (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
-    [System.IO.File]::Delete($path)
-    [System.IO.File]::Move("${path}.new", $path)
+    Write-TextFile -Path $path -Text $texts[$file]
 }
 # Without the file there is one empty line.
 foreach ($line in [string]$texts['services.txt'] -split '\r?\n') { if ($line -ne '') { Start-NodeService -Line $line } }
