@@ -2,7 +2,6 @@
 # import it from the unpacked bundle, to which only SYSTEM and Administrators have access: the engine has verified its bytes.
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
-$script:Utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false
 # Explicitly the 64-bit view: a 32-bit host would otherwise read another registry.
 $script:LocalMachine = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win32.RegistryHive]::LocalMachine, [Microsoft.Win32.RegistryView]::Registry64)
 
@@ -45,10 +44,7 @@ function ConvertTo-AsciiJson { [CmdletBinding()] param($Value)
 function Wait-Success { [CmdletBinding()] param([int]$Seconds, [scriptblock]$Try)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
-        try {
-            & $Try
-            return
-        }
+        try { & $Try; return }
         catch { if ($clock.Elapsed.TotalSeconds -gt $Seconds) { throw } }
         Start-Sleep -Milliseconds 250
     }
@@ -65,7 +61,8 @@ function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
 
 function Write-TextFile { [CmdletBinding()] param([string]$Path, [string]$Text)
     $new = $Path + '.new'
-    [System.IO.File]::WriteAllText($new, $Text, $script:Utf8)
+    # Without BOM: so .NET writes if it is given no encoding.
+    [System.IO.File]::WriteAllText($new, $Text)
     Move-IntoPlace -From $new -To $Path
 }
 
@@ -168,11 +165,8 @@ function Clear-Tree { [CmdletBinding()] param([string]$Path, [int]$TimeoutSecond
 # The last lines of a log, which its writer may still have open. A missing log has no lines.
 function Get-LogTail { [CmdletBinding()] param([string]$Path, [int]$Lines)
     if (-not [System.IO.File]::Exists($Path)) { return }
-    $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
-    $reader = New-Object -TypeName System.IO.StreamReader -ArgumentList $stream
-    try { $text = $reader.ReadToEnd() }
-    finally { $reader.Dispose() }
-    $text -split '\r?\n' | Where-Object -FilterScript { $_.Trim() -ne '' } | Select-Object -Last $Lines
+    # Not with -Tail, which would not see that a log is in UTF-16.
+    Get-Content -LiteralPath $Path -Encoding UTF8 | Where-Object -FilterScript { $_.Trim() -ne '' } | Select-Object -Last $Lines
 }
 
 # The rest of a step's time in seconds, at least 1, so that a wait checks at least once.
@@ -217,8 +211,7 @@ function Invoke-Native { [CmdletBinding()] param([string]$FilePath, [string[]]$A
 # Registers a task of SYSTEM, by SID because the name of the account is localised. With the default priority, 7, its reads and writes come after those of all others.
 function Register-SystemTask { [CmdletBinding()] param([string]$Name, [string]$Triggers = '<Triggers />', [long]$LimitSeconds, [string]$Program, [string]$Arguments)
     $limit = [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($LimitSeconds))
-    $command = [System.Security.SecurityElement]::Escape($Program)
-    $words = [System.Security.SecurityElement]::Escape($Arguments)
+    $command, $words = [System.Security.SecurityElement]::Escape($Program), [System.Security.SecurityElement]::Escape($Arguments)
     $xml = @(
         '<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">', $Triggers
         '<Principals><Principal id="Author"><UserId>S-1-5-18</UserId><RunLevel>HighestAvailable</RunLevel></Principal></Principals>'

@@ -220,5 +220,3 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
     if ($Trim) { Invoke-Optional -FilePath (Get-SystemTool -Name 'defrag.exe') -ArgumentList 'C:', '/L' -TimeoutSeconds 600 }
     Clear-WinRmListener
 }
-
-Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Program', 'Wait-CloudService', 'Assert-NoAgent', 'Clear-AgentFolder', 'Clear-Optional', 'Clear-File')

@@ -214,16 +214,15 @@ MENDS = (
         "R2-what-stays-after-first-boot-is-told",
         FIRST_BOOT,
         (
-            tried(w.TAKE_REASONS, catch=w.TAKE_ERROR),
-            in_order(w.NEW_REASONS, f"\n    try {{ {w.TAKE_REASONS} }}", "foreach ($reason in $reasons) {"),
-            in_order("$code = 1", '[System.Console]::Out.WriteLine("failed: $reason")'),
+            tried(w.TELL_REASONS, catch=w.TELL_ERROR),
+            in_order("\n        $code = 1", w.TELL_ERROR),
             in_order("$code = 0", "foreach ($part in", "exit $code"),
         ),
         (
             ("        $code = 1\n", ""),
             ("exit $code", "exit 0"),
-            (w.TAKE_REASONS, "$reasons = @(& $part)"),
-            (f"try {{ {w.TAKE_REASONS} }}\n    catch {{ {w.TAKE_ERROR} }}", w.TAKE_REASONS),
+            (w.TELL_REASONS, "$null = @(& $part)"),
+            (w.TELL_ERROR, "throw"),
         ),
     ),
     Mend(
@@ -296,13 +295,13 @@ MENDS = (
             ),
             only_where("$null -ne $Proxy", w.BYPASS),
             in_order(w.USE_PROXY, "HttpClient -ArgumentList $handler", within="Open-Attempt"),
-            in_order("$through = $null", "Get-Download -Artifact $one -Proxy $through"),
+            in_order("$through = $null", "Proxy = $through; Part ="),
         ),
         (
             (f"        {w.BYPASS}\n", ""),
             ("$through = New-Object", "$null = New-Object"),
             (f"    {w.USE_PROXY}\n", ""),
-            ("-Artifact $one -Proxy $through", "-Artifact $one -Proxy $null"),
+            ("Proxy = $through; Part =", "Proxy = $null; Part ="),
         ),
     ),
 )

@@ -244,14 +244,14 @@ MENDS = (
             only_where("$failures.Count -eq 0", FORGET),
             in_order("$failures = @()", "$failed = $List + '.failed'", KEEP_FAILURE),
             tried(KEEP_FAILURE, catch='$failures += "${failed}: $($_.Exception.Message)"'),
-            in_order("$failed = $List", "$code = [int]($failures.Count -gt 0)", "exit $code"),
+            in_order("$failed = $List", "exit [int]($failures.Count -gt 0)"),
         ),
         (
             (SAY, "$null = $_"),
             (f"if ($failures.Count -eq 0) {{ {FORGET} }}", f"if ($failures.Count -gt 0) {{ {FORGET} }}"),
             (KEEP_FAILURE, "$null = $failures"),
             ('catch { $failures += "${failed}: $($_.Exception.Message)" }', "catch { throw }"),
-            ("$code = [int]($failures.Count -gt 0)", "$code = 0"),
+            ("exit [int]($failures.Count -gt 0)", "exit 0"),
         ),
     ),
     Mend(

@@ -108,7 +108,7 @@ MENDS = (
         ),
         (
             (OUT_OF_TIME, "throw"),
-            ("            & $Try\n            return\n", "            & $Try\n"),
+            ("try { & $Try; return }", "try { & $Try }"),
             ("        Start-Sleep -Milliseconds 250\n", ""),
         ),
     ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.resources.kinds import PLANNED_KINDS
+from tests.powershell.mend_words import TELL_REASONS
 from tests.powershell.reader import Script
 from tests.powershell.repository import ROOT, RULES, script, script_paths
 from tests.powershell.rules_types import process_types, waits_have_a_time
@@ -56,7 +57,7 @@ def test_first_boot_removes_each_thing_by_itself() -> None:
         == re.findall(r"\bRemove-\w+", others)
         == [*("Remove-NetFirewallRule", "Remove-Item", "Remove-CimInstance")]
     )
-    assert "try { & $part | ForEach-Object -Process { $null = $reasons.Add($_) } }" in text
+    assert f"try {{ {TELL_REASONS} }}" in text
 
 
 def test_files_come_into_place_by_one_way() -> None:

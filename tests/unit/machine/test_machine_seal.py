@@ -253,7 +253,7 @@ def test_the_builders_account_is_listed_where_the_cloud_leaves_it_open(tmp_path:
     scripts = {cloud: (PACKER / cloud / "generalise.ps1").read_text() for cloud in listed}
     assert [cloud for cloud, script in scripts.items() if f"'{accounts}' -Text \"500`r`n\"" in script] == ["azure"]
     first_boot = (PACKER.parent / "ansible-win/roles/cloudbase-init/files/first-boot.ps1").read_text()
-    assert "[System.IO.Path]::Combine($PSScriptRoot, 'accounts.txt')" in first_boot
+    assert '"$PSScriptRoot\\accounts.txt"' in first_boot
 
 
 EXTENSION = r"C:\Packages\Plugins\Microsoft.Compute.CustomScriptExtension"

@@ -5,7 +5,6 @@
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 trap { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)"); exit 1 }
 
-$script:Class = '{CCC2A336-D7F3-4818-A213-272B7924213E}'
 $script:Locked = 'SYSTEM\CurrentControlSet\Control\CCG\COMClasses'
 $script:Saved = [System.IO.Path]::Combine($PSScriptRoot, 'access.txt')
 
@@ -24,7 +23,7 @@ function Register-Plugin { [CmdletBinding()] param()
     if (-not (Test-Path -LiteralPath "HKLM:\$($script:Locked)")) { throw "Windows has no key HKLM:\$($script:Locked)" }
     Restore-Access
     $before = (Get-Acl -LiteralPath "HKLM:\$($script:Locked)").Sddl
-    [System.IO.File]::WriteAllText($script:Saved, $before, (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
+    [System.IO.File]::WriteAllText($script:Saved, $before)
     try {
         Set-Access -Text 'O:BA' -Part 'Owner' -Right 'TakeOwnership'
         # Full control for administrators, as the first entry.
@@ -51,13 +50,12 @@ function Restore-Access { [CmdletBinding()] param()
     [System.IO.File]::Delete($script:Saved)
 }
 
-function Show-Registration { [CmdletBinding()] param()
-    $dll = [string][Microsoft.Win32.Registry]::GetValue("HKEY_LOCAL_MACHINE\SOFTWARE\Classes\CLSID\$($script:Class)\InprocServer32", '', '')
-    $listed = Test-Path -LiteralPath "HKLM:\$($script:Locked)\$($script:Class)"
+if ($Show) {
+    $class = '{CCC2A336-D7F3-4818-A213-272B7924213E}'
+    $dll = [string][Microsoft.Win32.Registry]::GetValue("HKEY_LOCAL_MACHINE\SOFTWARE\Classes\CLSID\$class\InprocServer32", '', '')
+    $listed = Test-Path -LiteralPath "HKLM:\$($script:Locked)\$class"
     [System.Console]::Out.WriteLine("dll=$dll`r`nlisted=$listed`r`nrestored=$(-not [System.IO.File]::Exists($script:Saved))")
 }
-
-if ($Show) { Show-Registration }
 else {
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
     $privileges = @(Enable-Privilege)

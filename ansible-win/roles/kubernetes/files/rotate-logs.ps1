@@ -95,5 +95,4 @@ try {
 }
 catch { $failures += "${failed}: $($_.Exception.Message)" }
 foreach ($failure in $failures) { [System.Console]::Error.WriteLine("rotate-logs: $failure") }
-$code = [int]($failures.Count -gt 0)
-exit $code
+exit [int]($failures.Count -gt 0)
