@@ -14,9 +14,8 @@ Invoke-Seal -Trim -Assert {
     # The policy stays on the nodes.
     $null = Invoke-Native -FilePath (Get-SystemTool -Name 'net.exe') -ArgumentList 'accounts', '/maxpwage:unlimited' -TimeoutSeconds 60
     Write-TextFile -Path 'C:\Windows\Setup\Scripts\accounts.txt' -Text "500`r`n"
-    $sysprep = [System.IO.Path]::Combine($env:SystemRoot, 'System32', 'Sysprep', 'sysprep.exe')
     $line = '/oobe /generalize /mode:vm /quiet /quit /unattend:"{0}"' -f $answers
-    Invoke-Program -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1400
+    Invoke-Program -FilePath (Get-SystemTool -Name 'Sysprep\sysprep.exe') -ArgumentLine $line -TimeoutSeconds 1400
 } -Finish {
     # Extensions with their settings and scripts, and the builder's custom data. The agents' own programs are in other folders.
     Clear-AgentFolder -Parent 'C:\Packages\Plugins' -Name '*' -TimeoutSeconds 60

@@ -334,9 +334,7 @@ function Get-MachineFact { [CmdletBinding()] param()
 }
 
 # 1.2 matches 1.2 and every 1.2.x.
-function Test-SameVersion { [CmdletBinding()] param([string]$Found, [string]$Wanted)
-    return ($Found -ceq $Wanted -or $Found.StartsWith($Wanted + '.', [System.StringComparison]::Ordinal))
-}
+function Test-SameVersion { [CmdletBinding()] param([string]$Found, [string]$Wanted); $Found -ceq $Wanted -or $Found.StartsWith($Wanted + '.', [System.StringComparison]::Ordinal) }
 
 # The registered version of an MSI product; $null if there is none. Of several registrations, the matching one counts, or else the last.
 function Get-PackageVersion { [CmdletBinding()] param([string]$Product, [string]$Version)
@@ -357,17 +355,12 @@ function Get-PackageVersion { [CmdletBinding()] param([string]$Product, [string]
 function Get-ServiceRecovery { [CmdletBinding()] param([string]$Key)
     $value = Get-RegistryValue -Key $Key -Name 'FailureActions'
     if ($null -eq $value -or $value.type -ne 'Binary') { return $null }
-    # SERVICE_FAILURE_ACTIONS in the registry: reset period, two unused words, count, offset, and (type, milliseconds) for each action.
+    # SERVICE_FAILURE_ACTIONS in the registry, in numbers of four bytes: reset period, two unused ones, count, offset, and (type, milliseconds) for each action.
     $bytes = [byte[]]$value.data
-    if ($bytes.Length -lt 28) { return $null }
-    $count = [System.BitConverter]::ToInt32($bytes, 12)
-    if ($count -lt 1 -or $bytes.Length -lt 20 + 8 * $count) { return $null }
-    $delay = [long][System.BitConverter]::ToUInt32($bytes, 24)
-    for ($index = 0; $index -lt $count; $index++) {
-        $at = 20 + 8 * $index
-        if ([System.BitConverter]::ToInt32($bytes, $at) -ne 1 -or [System.BitConverter]::ToUInt32($bytes, $at + 4) -ne $delay) { return $null }
-    }
-    return [ordered]@{ restart_after_s = $delay / 1000; reset_after_s = [long][System.BitConverter]::ToUInt32($bytes, 0) }
+    $numbers = @(for ($at = 0; $at + 4 -le $bytes.Length; $at += 4) { [long][System.BitConverter]::ToUInt32($bytes, $at) })
+    if ($numbers.Count -lt 7 -or $numbers[3] -lt 1 -or $numbers.Count -lt 5 + 2 * $numbers[3]) { return $null }
+    for ($at = 5; $at -lt 5 + 2 * $numbers[3]; $at += 2) { if ($numbers[$at] -ne 1 -or $numbers[$at + 1] -ne $numbers[6]) { return $null } }
+    return [ordered]@{ restart_after_s = $numbers[6] / 1000; reset_after_s = $numbers[0] }
 }
 
 # Starts or stops a service and waits for it within the step's time. Fails at once if the service that it started dies.

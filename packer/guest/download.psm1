@@ -124,7 +124,7 @@ function Resolve-Attempt { [CmdletBinding()] param($Item, $ErrorRecord, [double]
         $failure.Data['Artifact'] = $Item.Name
         throw $failure
     }
-    $Item.NotBefore = $Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4)
+    $Item.Redirects, $Item.NotBefore = 0, ($Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4))
 }
 
 # Downloads all artifacts in parallel, each with its own retries. An artifact has Name, Url, Digest, Size and Path. $Proxy is the plan's. $Announce is called with name, status and size.
@@ -159,10 +159,7 @@ function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy,
                 $now = $clock.Elapsed.TotalSeconds
                 try {
                     if ($null -ne $item.Send) { if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item } }
-                    elseif ($now -ge $item.NotBefore) {
-                        $item.Redirects = 0
-                        Open-Attempt -Item $item -Address $item.Url -Now $now
-                    }
+                    elseif ($now -ge $item.NotBefore) { Open-Attempt -Item $item -Address $item.Url -Now $now }
                 }
                 catch { Resolve-Attempt -Item $item -ErrorRecord $_ -Now $now }
                 if ($item.Done) { $null = & $Announce $item.Name 'ready' $item.Size }

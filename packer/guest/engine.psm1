@@ -34,9 +34,8 @@ function Write-PhaseEvent { [CmdletBinding()] param($Session, [string]$Phase, [s
 }
 
 function Write-ResourceEvent { [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds, [string]$Reason = '')
-    Write-EventLine -Session $Session -Fields ([ordered]@{
-            event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason
-        })
+    $fields = [ordered]@{ event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason }
+    Write-EventLine -Session $Session -Fields $fields
 }
 
 function ConvertFrom-StateText { [CmdletBinding()] param([string]$Text)
@@ -70,9 +69,8 @@ function Save-State { [CmdletBinding()] param($Session)
     foreach ($name in @($Session.State.Phases.Keys)) {
         $Session.State.Phases[$name].changed = @(Get-ChangedEntry -Session $Session -Phase $name).Count
     }
-    Write-TextFile -Path $Session.StatePath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
-                state_version = 1; plan_sha256 = $Session.PlanDigest; phases = $Session.State.Phases; resources = $Session.State.Resources
-            }))
+    $state = [ordered]@{ state_version = 1; plan_sha256 = $Session.PlanDigest; phases = $Session.State.Phases; resources = $Session.State.Resources }
+    Write-TextFile -Path $Session.StatePath -Text (ConvertTo-AsciiJson -Value $state)
 }
 
 function Get-ChangedEntry { [CmdletBinding()] param($Session, [string]$Phase, [string[]]$Status = @('changed'))
@@ -266,9 +264,7 @@ function Write-Report { [CmdletBinding()] param($Session, $Facts)
         })
     $resources = @(foreach ($entry in $Session.Entries) {
             $saved = $Session.State.Resources[$entry.Id]
-            [ordered]@{
-                id = $entry.Id; phase = $entry.Phase; step = $entry.Step; kind = $entry.Kind; status = $saved.status; ms = $saved.ms; facts = $Facts[$entry.Id]
-            }
+            [ordered]@{ id = $entry.Id; phase = $entry.Phase; step = $entry.Step; kind = $entry.Kind; status = $saved.status; ms = $saved.ms; facts = $Facts[$entry.Id] }
         })
     Write-TextFile -Path $Session.ReportPath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                 report_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target

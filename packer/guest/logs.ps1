@@ -5,16 +5,11 @@ trap { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.
 
 # The folder in the zip, the folder on the machine and a pattern: only logs, and no answer file, which may hold a password.
 $script:Places = @(
-    @('imagegen', 'C:\ProgramData\imagegen', '*.log'),
-    @('imagegen', 'C:\ProgramData\imagegen', 'state.json'),
-    @('cbs', 'C:\Windows\Logs\CBS', 'CBS.log'),
-    @('dism', 'C:\Windows\Logs\DISM', 'dism.log'),
-    @('panther', 'C:\Windows\Panther', 'setup*.log'),
-    @('sysprep', 'C:\Windows\System32\Sysprep\Panther', 'setup*.log'),
-    @('containerd', 'C:\ProgramData\containerd', '*.log'),
-    @('kubelet', 'C:\var\log\kubelet', '*.log'),
-    @('csi-proxy', 'C:\var\log\csi-proxy', '*.log'),
-    @('cri-dockerd', 'C:\var\log\cri-dockerd', '*.log'),
+    @('imagegen', 'C:\ProgramData\imagegen', '*.log'), @('imagegen', 'C:\ProgramData\imagegen', 'state.json'),
+    @('cbs', 'C:\Windows\Logs\CBS', 'CBS.log'), @('dism', 'C:\Windows\Logs\DISM', 'dism.log'),
+    @('panther', 'C:\Windows\Panther', 'setup*.log'), @('sysprep', 'C:\Windows\System32\Sysprep\Panther', 'setup*.log'),
+    @('containerd', 'C:\ProgramData\containerd', '*.log'), @('kubelet', 'C:\var\log\kubelet', '*.log'),
+    @('csi-proxy', 'C:\var\log\csi-proxy', '*.log'), @('cri-dockerd', 'C:\var\log\cri-dockerd', '*.log'),
     @('cloudbase-init', 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log', '*.log')
 )
 # Bytes of the end of each file, and of all together before they are compressed.

@@ -56,22 +56,8 @@ function Get-Leftover { [CmdletBinding()] param()
     if ([System.IO.Directory]::Exists($engine)) { [System.IO.Directory]::GetFileSystemEntries($engine) -ne "$engine\manifest.json" }
 }
 
-function Clear-Leftover { [CmdletBinding()] param()
-    Wait-Success -Seconds 30 -Try {
-        foreach ($path in @(Get-Leftover)) { Clear-Tree -Path $path }
-        $left = @(Get-Leftover)
-        if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
-    }
-}
-
 # The programs of all processes. Windows hides those of some of its own.
-function Get-RunningProgram { [CmdletBinding()] param()
-    foreach ($process in @(Get-Process -ErrorAction Stop)) {
-        try { $program = [string]$process.Path }
-        catch { continue }
-        if ($program -ne '') { $program }
-    }
-}
+function Get-RunningProgram { [CmdletBinding()] param(); Get-Process -ErrorAction Stop | Select-Object -ExpandProperty 'Path' -ErrorAction SilentlyContinue }
 
 # Windows is generalised already, so nothing that stays fails the seal: it is a line in the log.
 function Clear-Optional { [CmdletBinding()] param([string]$What, [scriptblock]$Clear)
@@ -130,16 +116,13 @@ function Invoke-Program { [CmdletBinding()] param([string]$FilePath, [string[]]$
     [System.Console]::Out.WriteLine("$FilePath $($ArgumentList -join ' ')$ArgumentLine ended with $($done.ExitCode)$output")
 }
 
-function Get-ImageState { [CmdletBinding()] param()
-    [string](Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' -Name 'ImageState' -Default '')
-}
+function Get-ImageState { [CmdletBinding()] param(); [string](Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' -Name 'ImageState' -Default '') }
 
 # Into the build's log, because the machine will be deleted.
 function Write-SetupLog { [CmdletBinding()] param()
     foreach ($name in 'setuperr.log', 'setupact.log') {
         $path = "C:\Windows\System32\Sysprep\Panther\$name"
-        [System.Console]::Out.WriteLine("--- the end of $path")
-        foreach ($line in Get-LogTail -Path $path -Lines 40) { [System.Console]::Out.WriteLine($line) }
+        foreach ($line in @("--- the end of $path") + @(Get-LogTail -Path $path -Lines 40)) { [System.Console]::Out.WriteLine($line) }
     }
 }
 
@@ -216,7 +199,11 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
     $temporary = @(foreach ($one in Get-ProfileFolder) { "$one\AppData\Local\Temp" })
     foreach ($folder in $temporary + 'C:\Windows\Temp' + 'C:\Windows\Logs') { Clear-File -Folder $folder }
     Clear-EventRecord -TimeoutSeconds 300
-    Clear-Leftover
+    Wait-Success -Seconds 30 -Try {
+        foreach ($path in @(Get-Leftover)) { Clear-Tree -Path $path }
+        $left = @(Get-Leftover)
+        if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
+    }
     if ($Trim) { Invoke-Optional -FilePath (Get-SystemTool -Name 'defrag.exe') -ArgumentList 'C:', '/L' -TimeoutSeconds 600 }
     Clear-WinRmListener
 }

@@ -49,10 +49,8 @@ function Remove-Path { [CmdletBinding()] param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path) -or [System.IO.File]::Exists($Path)) {
         try { if ([System.IO.File]::Exists($Path)) { [System.IO.File]::Delete($Path) } else { [System.IO.Directory]::Delete($Path, $true) } }
-        catch {
-            if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
-            Start-Sleep -Milliseconds 250
-        }
+        catch { if ($clock.Elapsed.TotalSeconds -gt 30) { throw } }
+        Start-Sleep -Milliseconds 100
     }
 }
 
@@ -83,27 +81,23 @@ function Expand-Bundle { [CmdletBinding()] param([string]$Path, [string]$Digest,
     finally { $stream.Dispose() }
 }
 
-function Get-FileDigest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant() }
-
 function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
-    $path = [System.IO.Path]::Combine($Folder, 'plan.json')
-    if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
-    $found = Get-FileDigest -Path $path
-    if ($found -cne $Digest) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of plan.json is $found, expected $Digest") }
-    $plan = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($path))
+    $found = [ordered]@{}
+    foreach ($file in [System.IO.Directory]::GetFiles($Folder, '*', [System.IO.SearchOption]::AllDirectories)) {
+        $found[$file.Substring($Folder.Length + 1).Replace('\', '/')] = (Get-FileHash -LiteralPath $file -Algorithm SHA256).Hash.ToLowerInvariant()
+    }
+    $own = $found['plan.json']
+    if ($null -eq $own) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
+    if ($own -cne $Digest) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of plan.json is $own, expected $Digest") }
+    $plan = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText("$Folder\plan.json"))
     if ($plan.plan_version -ne 1) { throw (Get-EntryError -ExitCode 4 -Message "plan.json has version $($plan.plan_version), but this engine reads version 1") }
     foreach ($listed in $plan.files.PSObject.Properties) {
-        $file = [System.IO.Path]::Combine($Folder, $listed.Name.Replace('/', '\'))
-        if (-not [System.IO.File]::Exists($file)) { throw (Get-EntryError -ExitCode 4 -Message "the bundle does not have $($listed.Name)") }
-        $found = Get-FileDigest -Path $file
-        if ($found -cne $listed.Value) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of $($listed.Name) is $found, the plan says $($listed.Value)") }
+        $name, $wanted = $listed.Name, $listed.Value
+        if (-not $found.Contains($name)) { throw (Get-EntryError -ExitCode 4 -Message "the bundle does not have $name") }
+        if ($found[$name] -cne $wanted) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of $name is $($found[$name]), the plan says $wanted") }
+        $null = $found.Remove($name)
     }
-    foreach ($file in [System.IO.Directory]::GetFiles($Folder, '*', [System.IO.SearchOption]::AllDirectories)) {
-        $name = $file.Substring($Folder.Length + 1).Replace('\', '/')
-        if ($name -ne 'plan.json' -and $null -eq $plan.files.PSObject.Properties[$name]) {
-            throw (Get-EntryError -ExitCode 4 -Message "the bundle has $name, but the plan does not list it")
-        }
-    }
+    foreach ($name in $found.Keys) { if ($name -ne 'plan.json') { throw (Get-EntryError -ExitCode 4 -Message "the bundle has $name, but the plan does not list it") } }
     return $plan
 }
 

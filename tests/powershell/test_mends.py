@@ -162,7 +162,7 @@ MENDS = (
         "P6-what-is-still-there-fails-the-seal",
         SEAL,
         (
-            only_where("$left.Count -gt 0", 'throw "could not be deleted: ', within="Clear-Leftover"),
+            only_where("$left.Count -gt 0", 'throw "could not be deleted: ', within="Invoke-Seal"),
             in_order("foreach ($path in @(Get-Leftover))", "$left = @(Get-Leftover)", "if ($left.Count -gt 0)"),
         ),
         (

@@ -64,7 +64,7 @@ OPTIONAL_FAILED = (
 
 NEVER_EXPIRE = "'accounts', '/maxpwage:unlimited'"
 LIST_BUILDER = "Write-TextFile -Path 'C:\\Windows\\Setup\\Scripts\\accounts.txt' -Text \"500`r`n\""
-RUN_SYSPREP = "Invoke-Program -FilePath $sysprep"
+RUN_SYSPREP = "Invoke-Program -FilePath (Get-SystemTool -Name 'Sysprep\\sysprep.exe')"
 NOT_GENERALISED = "if (-not (Wait-Until -Seconds 600 -Every 2 -Test { (Get-ImageState) -eq $script:Generalised }))"
 ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
 AWAIT_PARTITION = "$found = @(Wait-Until -Seconds 60 -Every 2 -Test {"
@@ -314,7 +314,7 @@ MENDS = (
         (
             only_where(IN_FOLDER, REFUSE, within="Assert-NoAgent"),
             only_where("Test-RestartPending", "throw 'Windows has a restart pending, because", within="Invoke-Seal"),
-            in_order("& $Finish", "Clear-EventRecord -Timeout", "Clear-Leftover\n", within="Invoke-Seal"),
+            in_order("& $Finish", "Clear-EventRecord -Timeout", "Wait-Success -Seconds 30", within="Invoke-Seal"),
         ),
         (
             (f"if ({IN_FOLDER}) {{", "if ($program -eq $Folder) {"),

@@ -86,8 +86,8 @@ MENDS = (
         "P9-what-lasts-a-moment-fails-no-seal",
         SEAL,
         (
-            handed_to(RETRY, CLEAR_LEFT, within="Clear-Leftover"),
-            handed_to(RETRY, "if ($left.Count -gt 0) { throw", within="Clear-Leftover"),
+            handed_to(RETRY, CLEAR_LEFT, within="Invoke-Seal"),
+            handed_to(RETRY, "if ($left.Count -gt 0) { throw", within="Invoke-Seal"),
             in_order(SERVICE_RUNS, within="Wait-CloudService"),
             in_order(AWAIT_SERVICE, "if (-not $runs) { throw", within="Wait-CloudService"),
         ),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "3463e12e87939c860549032ddc889a9083c02c89daee55b22bc18fc056f18a1e"
+INSTALL_UPDATES_SHA256: Final = "e873c99714ff40bd0266dec5fe652b5d45834131f0c4423b76fe89628f3f5222"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

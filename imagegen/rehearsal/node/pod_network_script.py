@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "94d82b35f51f5a01376aa84b7a876530072bcd66f4b29c5ca9beb1a00b4d9032"
+SHA256 = "fdb152d3737722e121ddfd5189a07ea71263b7c2c510dae76540a7b7811ad886"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")

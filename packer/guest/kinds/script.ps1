@@ -23,9 +23,8 @@
         # With the name in front, no line of the output can be an event.
         foreach ($line in @($lines | Select-Object -Last 30)) { [System.Console]::Out.WriteLine("$($Resource.name): $line") }
         if ($Resource.good_exit_codes -notcontains $ran.ExitCode) {
-            $told = $lines
             # Errors come before all other output.
-            if ($lines.Count -gt 6) { $told = @($lines | Select-Object -First 3) + '...' + @($lines | Select-Object -Last 3) }
+            $told = if ($lines.Count -gt 6) { @($lines | Select-Object -First 3) + '...' + @($lines | Select-Object -Last 3) } else { $lines }
             throw "$($Resource.name) ended with $($ran.ExitCode), not with $($Resource.good_exit_codes -join ' or '): $($told -join '; ')"
         }
         $null = [System.IO.Directory]::CreateDirectory('C:\ProgramData\imagegen\scripts')

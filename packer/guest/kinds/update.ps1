@@ -30,12 +30,10 @@
     Set  = { param($Resource, $Context)
         $folder = 'C:\ProgramData\imagegen\updates'
         $null = [System.IO.Directory]::CreateDirectory($folder)
-        $order = "$folder\order.json"
-        $answer = "$folder\answer.json"
-        $kept = "$folder\winhttp.txt"
-        Write-TextFile -Path $order -Text (ConvertTo-AsciiJson -Value ([ordered]@{
-                    categories = [string[]]@($Resource.categories); kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb }); exclude = [string[]]@($Resource.exclude)
-                }))
+        $order, $answer, $kept = "$folder\order.json", "$folder\answer.json", "$folder\winhttp.txt"
+        $kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb })
+        $wanted = [ordered]@{ categories = [string[]]@($Resource.categories); kbs = $kbs; exclude = [string[]]@($Resource.exclude) }
+        Write-TextFile -Path $order -Text (ConvertTo-AsciiJson -Value $wanted)
         $connections = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Internet Settings\Connections'
         if ($null -ne $Resource.proxy -and -not [System.IO.File]::Exists($kept)) {
             $before = Get-RegistryValue -Key $connections -Name 'WinHttpSettings'
@@ -76,9 +74,9 @@
         # Without anything to install, later rounds would find nothing either: unless a killed run installed something that waits for a restart.
         $rounds = $record.rounds + 1
         if (@($told.found).Count -eq 0 -and -not (Test-RestartPending)) { $rounds = [Math]::Max($rounds, [int]$Resource.rounds) }
-        Write-TextFile -Path "$folder\$($Resource.name).json" -Text (ConvertTo-AsciiJson -Value ([ordered]@{
-                    rounds = $rounds; installed = [string[]]@(Get-SortedText -Text ($record.installed + @($told.installed))); serviced = $record.serviced + $new
-                }))
+        $installed = [string[]]@(Get-SortedText -Text ($record.installed + @($told.installed)))
+        $record = [ordered]@{ rounds = $rounds; installed = $installed; serviced = $record.serviced + $new }
+        Write-TextFile -Path "$folder\$($Resource.name).json" -Text (ConvertTo-AsciiJson -Value $record)
         Use-RegistryKey -Key 'HKLM:\SOFTWARE\imagegen-updates' -Create -Options Volatile -Use { }
         [bool]$told.restart
     }

@@ -369,7 +369,7 @@ def test_the_script_seals_in_the_models_order() -> None:
     order = [
         "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "schtasks.exe",
         "StartComponentCleanup", "executeQueuedItems", "*unattend*.xml", "Clear-SysprepCall", "& $Generalise",
-        "Wait-Until", "& $Finish", "Clear-File", "Clear-EventRecord", "Clear-Leftover", "if ($Trim)",
+        "Wait-Until", "& $Finish", "Clear-File", "Clear-EventRecord", "Get-Leftover", "Get-Leftover", "if ($Trim)",
         "Clear-WinRmListener",
     ]  # fmt: skip
     assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order

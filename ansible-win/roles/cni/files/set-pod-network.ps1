@@ -101,8 +101,7 @@ $texts = @{}
 foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
 # Some plugins get the addresses of pods elsewhere: then nothing waits for a range.
 $needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
-$field = '{.spec.podCIDR}'
-if ($texts.ContainsKey('pod-range.txt')) { $field = $texts['pod-range.txt'].Trim() }
+$field = if ($texts.ContainsKey('pod-range.txt')) { $texts['pod-range.txt'].Trim() } else { '{.spec.podCIDR}' }
 if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -Field $field -TimeoutSeconds 300 }
 if (-not $needed) { $PodCidr = $ClusterCidr }
 if ($NetworkName -eq '' -and (@($texts.Values) -match '<NETWORK>')) { throw '-NetworkName is required: the image does not know the name of the pod network' }

@@ -5,7 +5,6 @@ trap { [System.Console]::Error.WriteLine("reset-node: $($_.Exception.Message)`r`
 Import-Module -Name "$PSScriptRoot\common.psm1" -Force -DisableNameChecking
 
 $state = 'C:\var\lib\kubelet'
-$configurations = 'C:\etc\cni\net.d'
 $context = @{ Clock = [System.Diagnostics.Stopwatch]::StartNew(); LimitSeconds = 300 }
 $stopped = @()
 try {
@@ -37,7 +36,7 @@ try {
     $rights = '*S-1-5-18:(OI)(CI)F', '*S-1-5-32-544:(OI)(CI)F', '*S-1-5-32-545:(OI)(CI)M'
     $null = Invoke-Native -FilePath (Get-SystemTool -Name 'icacls.exe') -ArgumentList (@("$state\pods", '/inheritance:r', '/grant:r') + $rights)
     # kubeadm leaves the configuration and the networks of pods. Last, because the node has no connection while its bridge is removed.
-    if ([System.IO.Directory]::Exists($configurations)) { foreach ($file in [System.IO.Directory]::GetFiles($configurations)) { [System.IO.File]::Delete($file) } }
+    if ([System.IO.Directory]::Exists('C:\etc\cni\net.d')) { foreach ($file in [System.IO.Directory]::GetFiles('C:\etc\cni\net.d')) { [System.IO.File]::Delete($file) } }
     Get-HnsNetwork | Where-Object -FilterScript { $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork
 }
 finally {

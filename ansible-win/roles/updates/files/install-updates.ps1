@@ -3,8 +3,6 @@
 [CmdletBinding(PositionalBinding = $false)] param([string]$Order = 'C:\ProgramData\imagegen\updates\order.json', [string]$Answer = 'C:\ProgramData\imagegen\updates\answer.json')
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
-function Get-Code { [CmdletBinding()] param([int]$Number); '0x{0:x8}' -f $Number }
-
 function Get-Kb { [CmdletBinding()] param($Update); foreach ($number in $Update.KBArticleIDs) { "KB$number" } }
 
 # What the order wants of the updates that Windows Update offers, each once. A category does not take an update that another one in the answer replaces; a KB in the order is taken even then.
@@ -53,7 +51,7 @@ function Invoke-Step { [CmdletBinding()] param($Worker, [string]$Step, [object[]
     for ($index = 0; $index -lt $Updates.Count; $index++) {
         $one = $result.GetUpdateResult($index)
         if (@(2, 3) -contains $one.ResultCode) { $Updates[$index] }
-        else { $Told.failed += @([ordered]@{ kb = @(Get-Kb -Update $Updates[$index]) -join ' '; title = [string]$Updates[$index].Title; step = $Step; code = (Get-Code -Number $one.HResult) }) }
+        else { $Told.failed += @([ordered]@{ kb = @(Get-Kb -Update $Updates[$index]) -join ' '; title = [string]$Updates[$index].Title; step = $Step; code = '0x{0:x8}' -f $one.HResult }) }
     }
 }
 
@@ -72,6 +70,6 @@ try {
     $done = @(Invoke-Step -Worker $installer -Step 'install' -Updates $here -Told $told)
     $told.installed = @(foreach ($update in $done) { Get-Kb -Update $update })
 }
-catch { $told.code = Get-Code -Number ($_.Exception.GetBaseException().HResult) }
+catch { $told.code = '0x{0:x8}' -f $_.Exception.GetBaseException().HResult }
 Write-TextFile -Path $Answer -Text (ConvertTo-AsciiJson -Value $told)
 exit 0
