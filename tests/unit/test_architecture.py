@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"errors", "files", "lines"},
     "catalog": {"contents"},
     "resources": set(),
+    "authenticode": set(),
     "artifacts": {"errors", "files", "hosts", "lines", "resources", "signals"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
