@@ -51,7 +51,7 @@ def _confirm_first(
     name = request.url.rpartition("/")[2]
     for address in addresses:
         try:
-            published, reason = _published(address, name, is_list=address.rpartition("/")[2] in _LISTS, ask=ask)
+            published, reason = _published(address, name, is_list=not address.startswith(request.url), ask=ask)
         except (OSError, ImagegenError) as error:
             if required and isinstance(error, ImagegenError):
                 raise

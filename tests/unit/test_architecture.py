@@ -62,9 +62,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "doctor": {"build", "errors", "plan", "providers"},
     "loading": {"config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
+    "locking": {"artifacts", "build", "errors", "files", "lines", "plan"},
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
-        *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps"),
+        *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "steps"),
     },
     "samples": {"catalog", "errors", "files", "providers", "templating"},
     "boot": {"resources"},
@@ -74,7 +75,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {
         *("artifacts", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents", "errors"),
-        *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
+        *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "locking", "manifest"),
+        *("pipeline", "plan"),
         *("providers", "rehearsal", "resources", "rules", "samples"),
     },
     "__main__": {"cli"},
@@ -82,6 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
     "artifacts": {"console"},
+    "locking": {"console", "pipeline", "providers"},
     "judging": {"config", "documents", "providers", "settle", "steps"},
     "providers": {"console", "documents", "plan", "settle"},
     "settle": {"config", "documents", "providers"},
