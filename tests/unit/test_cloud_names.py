@@ -32,6 +32,7 @@ NAMED = {
     "imagegen/authenticode/presets.json": [_ARCHIVE],
     "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],
     "imagegen/catalog/publishing.json": [_ARCHIVE],
+    "imagegen/catalog/products.json": [_ARCHIVE],
     "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
 }
 
