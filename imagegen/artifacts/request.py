@@ -15,6 +15,14 @@ class Override:
 
 
 @dataclasses.dataclass(frozen=True)
+class PublishedDigest:
+    """Where the digest of an artifact is published. If it is `required`, the artifact is refused without it."""
+
+    url: str
+    required: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class ArtifactRequest:
     """The URL of an artifact, and what its bytes must be."""
 
@@ -30,6 +38,10 @@ class ArtifactRequest:
     """The public URL before override and mirror: it names the release."""
     own: bool = False
     """Whether the URL is the config's. No mirror replaces it."""
+    digest: PublishedDigest | None = None
+    """Where its project publishes its digest, if that is known."""
+    released: str = ""
+    """The day of its release, if the catalogue knows it."""
 
 
 def shown_url(url: str) -> str:
