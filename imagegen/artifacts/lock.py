@@ -108,6 +108,8 @@ class LockedSignature(Strict):
 
     signer: Subject
     thumbprint: Sha256
+    sha1: Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{40}$")] | None = None
+    """The SHA-1 of the certificate, which Windows calls its thumbprint."""
     by: SignedBy = "own"
     issuers: Annotated[list[LockedIssuer], pydantic.Field(max_length=10)] = []
     """The certificates between the signer's and the root, from the signer up."""

@@ -35,11 +35,31 @@ class Signer(Strict):
         examples=["0123456789abcdef0123456789abcdef01234567"],
     )
 
+    def given(self) -> dict[str, str]:
+        """The keys that were given."""
+        return self.model_dump(exclude_none=True)
+
+
+def _check_signer(signer: str | Signer) -> str | Signer:
+    # Only configs with signers need it.
+    from imagegen.authenticode.signer import parse_signer
+
+    try:
+        parse_signer(signer if isinstance(signer, str) else signer.given())
+    except ValueError as error:
+        raise InvalidValue(
+            str(error), "`imagegen artifacts inspect FILE` shows who signed a file, in the form to write here"
+        ) from None
+    return signer
+
 
 # Discriminated unions, so that error messages are about the form that was used.
 AskedSigner = Annotated[
-    Annotated[Line, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
-    pydantic.Discriminator(lambda given: "(text)" if isinstance(given, str) else "(signer)"),
+    Annotated[
+        Annotated[Line, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
+        pydantic.Discriminator(lambda given: "(text)" if isinstance(given, str) else "(signer)"),
+    ],
+    pydantic.AfterValidator(_check_signer),
 ]
 
 

@@ -38,7 +38,7 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
-from imagegen.plan.signatures import plan_signatures
+from imagegen.plan.signatures import find_unchecked, plan_signatures, signature_requests
 from imagegen.resources.image_name import ImageName
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, Resource
@@ -183,7 +183,7 @@ def resolve(
         stated=_stated(spec),
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
-        signatures=plan_signatures(lock.artifacts[name] for name in sorted(requests)),
+        signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
 
@@ -203,6 +203,7 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
     wanted = artifact_requests(evaluated)
     have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
+    have -= find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
     images = image_requests(evaluated, spec)
     known = {name for name in images.keys() & lock.images.keys() if lock.images[name].answers(images[name])}
     return missing + [name for name in wanted if name not in have] + [name for name in images if name not in known]

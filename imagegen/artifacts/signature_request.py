@@ -1,0 +1,164 @@
+"""What must be signed in an artifact, and by whom, and whether the facts of a lock satisfy that. Pure.
+
+`signatures` beside it checks the bytes themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from imagegen.artifacts.lock import WHOLE_FILE
+from imagegen.authenticode.model import Name
+from imagegen.authenticode.names import parse_name
+from imagegen.authenticode.signer import SignerRule, nearest
+
+if TYPE_CHECKING:
+    from imagegen.artifacts.lock import LockedArtifact, LockedSignature
+
+_NO_NAMES: Final = frozenset[str]()
+
+
+@dataclasses.dataclass(frozen=True)
+class UsedFiles:
+    """The files of an artifact that the image gets. `named` are single files, each with its names on the machine;
+    `strip` is the least depth of the files of a whole archive, or None if it is not unpacked."""
+
+    named: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    strip: int | None = None
+
+    def merged(self, other: UsedFiles) -> UsedFiles:
+        """The files of both."""
+        named = {
+            member: self.named.get(member, _NO_NAMES) | other.named.get(member, _NO_NAMES)
+            for member in {*self.named, *other.named}
+        }
+        depths = [one.strip for one in (self, other) if one.strip is not None]
+        return UsedFiles(named, min(depths, default=None))
+
+    def names(self, member: str) -> frozenset[str]:
+        """The names that a file has on the machine; none if the image does not get it."""
+        unpacked = self.strip is not None and member.count("/") >= self.strip
+        return self.named.get(member, _NO_NAMES) | ({member.rpartition("/")[2]} if unpacked else _NO_NAMES)
+
+    def select(self, members: Iterable[str] | None) -> dict[str, frozenset[str]]:
+        """Those of an archive's members that the image gets, with their names there. None: it is no archive."""
+        found = {member: self.names(member) for member in ([WHOLE_FILE] if members is None else members)}
+        return {member: names for member, names in found.items() if names}
+
+
+@dataclasses.dataclass(frozen=True)
+class SignatureRequest:
+    """What must be signed in an artifact, and by whom. Without `signers`, everybody with a trusted root may sign."""
+
+    artifact: str
+    used: UsedFiles
+    signers: tuple[SignerRule, ...]
+    key: str
+    """The config's key that requires the signature."""
+    override: str
+    """The config's key that replaces the artifact, for hints."""
+    published: str = ""
+    """What is known of the signatures of the published artifact, for hints."""
+    with_contents: bool = False
+    """Whether the files inside an MSI package must be signed too."""
+
+    @property
+    def allowed(self) -> str:
+        """Who may sign, in words."""
+        return " or ".join(rule.text for rule in self.signers) or "a signature that leads to a trusted root"
+
+
+@dataclasses.dataclass(frozen=True)
+class SignatureProblem:
+    """What is wrong with the signature of one file, in one line, and what helps."""
+
+    message: str
+    hint: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LockedCertificate:
+    """What a lock says about a certificate. `sha1` is empty if the lock does not have it."""
+
+    subject: Name
+    sha256: str
+    sha1: str = ""
+
+    @property
+    def issuer(self) -> Name:
+        """A lock names the issuers themselves."""
+        return Name(())
+
+
+def place(artifact: str, member: str) -> str:
+    """An artifact or one of its files, for messages."""
+    return f"{artifact}: {member}" if member else artifact
+
+
+def wrong_signer(request: SignatureRequest, member: str, subject: Name, differences: str) -> SignatureProblem:
+    """The problem of a file that somebody else signed. `differences` are those to the nearest rule."""
+    in_yaml = "'" + str(subject).replace("'", "''") + "'"
+    return SignatureProblem(
+        f"{place(request.artifact, member)} is signed by {subject}, but {request.key} requires {request.allowed}: "
+        f"{differences}",
+        f"if this signer may sign, add {in_yaml} to {request.key}; if not, set {request.override} to another file",
+    )
+
+
+def is_covered(request: SignatureRequest, entry: LockedArtifact) -> bool:
+    """Whether the lock says of every file that the image gets who signed it, or that it is no program."""
+    known = {*(entry.signed or ()), *entry.not_programs}
+    return all(member in known for member in request.used.select(entry.members))
+
+
+def judge_facts(request: SignatureRequest, entry: LockedArtifact) -> list[SignatureProblem] | None:
+    """The files whose signers, as the lock names them, may not sign. None: only the bytes can tell."""
+    if request.with_contents or not is_covered(request, entry):
+        return None
+    problems = []
+    for member, signature in _signatures(request, entry):
+        try:
+            signer, issuers = _certificates(signature)
+        except ValueError:
+            # A lock is not trusted, and a certificate may have no name.
+            return None
+        if not request.signers or any(rule.matches(signer, issuers) for rule in request.signers):
+            continue
+        if _needs_more(request.signers, signer):
+            return None
+        problems.append(wrong_signer(request, member, signer.subject, nearest(request.signers, signer, issuers)))
+    return problems
+
+
+def _signatures(request: SignatureRequest, entry: LockedArtifact) -> Iterator[tuple[str, LockedSignature]]:
+    for member in request.used.select(entry.members):
+        if signature := (entry.signed or {}).get(member):
+            yield member, signature
+
+
+def _certificates(signature: LockedSignature) -> tuple[LockedCertificate, tuple[LockedCertificate, ...]]:
+    """The signer, and the certificates above it."""
+    signer = LockedCertificate(_name(signature.signer), signature.thumbprint.upper(), (signature.sha1 or "").upper())
+    issuers = (*signature.issuers, signature.root)
+    return signer, tuple(LockedCertificate(_name(one.subject), one.thumbprint.upper()) for one in issuers)
+
+
+def _name(text: str) -> Name:
+    return Name(parse_name(text))
+
+
+def _needs_more(rules: Iterable[SignerRule], signer: LockedCertificate) -> bool:
+    """Whether a rule names a certificate by its SHA-1, and the lock has only its SHA-256."""
+    thumbprints = [
+        pattern.thumbprint
+        for rule in rules
+        for condition in rule.conditions
+        for pattern in (condition.issuer, condition.signer if not signer.sha1 else None)
+        if pattern
+    ]
+    return any(len(thumbprint) == _SHA1_DIGITS for thumbprint in thumbprints)
+
+
+_SHA1_DIGITS: Final = 40

@@ -1,0 +1,222 @@
+"""Checks the signatures of the programs that an image gets of an artifact: file in, signers and problems out.
+
+Reads the file. Programs in an archive are written to a folder, which is removed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from imagegen.artifacts.archive import open_members
+from imagegen.artifacts.lock import WHOLE_FILE, LockedIssuer, LockedSignature
+from imagegen.artifacts.signature_request import SignatureProblem, place, wrong_signer
+from imagegen.authenticode.model import FileKind, Verdict
+from imagegen.authenticode.script import COMMENTS
+from imagegen.authenticode.signer import nearest
+from imagegen.authenticode.verify import read_catalogue, verify
+from imagegen.errors import RefusedError, VerificationError
+from imagegen.lines import counted
+
+if TYPE_CHECKING:
+    from imagegen.artifacts.archive import ArchiveFormat, OpenMember
+    from imagegen.artifacts.signature_request import SignatureRequest
+    from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust, Verification
+
+# What Windows runs by the name alone, and what holds a signature. The bytes tell every other program.
+_PROGRAMS: Final = frozenset({".exe", ".dll", ".sys", ".com", ".scr", ".cpl", ".ocx", ".drv", ".efi", ".msi", ".msp"})
+_CATALOGUE: Final = ".cat"
+_EXTENSIONS: Final = frozenset({*_PROGRAMS, *COMMENTS, _CATALOGUE})
+_STARTS: Final = (b"MZ", bytes.fromhex("d0cf11e0a1b11ae1"))
+_LONGEST_NAME: Final = 1024
+_HINTS: Final[Mapping[Verdict, str]] = {
+    Verdict.ALTERED: "find out what changed the file after it was signed, or set {override} to another one",
+    Verdict.UNTRUSTED: "if you trust this CA, add its root to the file of artifacts.signatures.roots",
+    Verdict.REVOKED: "set {override} to a file with a newer signature",
+    Verdict.WRONG_USAGE: "sign it with a certificate for code signing",
+    Verdict.BAD_TIMESTAMP: "sign it again, with the timestamp of a public authority",
+    Verdict.EXPIRED: "sign it again with a timestamp: then the signature outlives the certificate",
+    Verdict.WEAK_DIGEST: "sign it again with SHA-256",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedSignatures:
+    """What was found in one artifact: the signatures that may be there, the files that need none, and the problems."""
+
+    signed: Mapping[str, LockedSignature]
+    not_programs: tuple[str, ...]
+    problems: tuple[SignatureProblem, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """A program outside its archive, or a catalogue. `names` are those that it has on the machine."""
+
+    member: str
+    names: frozenset[str]
+    file: Path
+
+
+def check_signatures(
+    request: SignatureRequest, file: Path, archive: ArchiveFormat | None, trust: Trust, scratch: Path
+) -> CheckedSignatures:
+    """Check what the image gets of an artifact. `archive` is its format, if it is one."""
+    found: dict[str, Verification] = {}
+    with contextlib.ExitStack() as held:
+        if archive is None:
+            names = request.used.names(WHOLE_FILE)
+            others = [] if _is_program(names, _start_of(file)) else [WHOLE_FILE]
+            programs = [] if others or not names else [_Program(WHOLE_FILE, names, file)]
+        else:
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory(dir=scratch, prefix="signatures-")))
+            programs, others = _unpack(request, file, archive, folder)
+        catalogues = [
+            read_catalogue(one.file, one.member, trust) for one in programs if _is_catalogue(one.member, one.names)
+        ]
+        for one in programs:
+            if one.names:
+                found[one.member] = _verify(request, one, trust, catalogues)
+    others += [member for member, one in found.items() if _needs_none(one)]
+    judged = {member: _judge(request, member, one) for member, one in found.items() if not _needs_none(one)}
+    return CheckedSignatures(
+        {member: one for member, one in judged.items() if isinstance(one, LockedSignature)},
+        tuple(sorted(others)),
+        tuple(one for one in judged.values() if isinstance(one, SignatureProblem)),
+    )
+
+
+def reject_problems(problems: Iterable[SignatureProblem]) -> None:
+    """Raise one error with all problems."""
+    if lines := [line for problem in problems for line in (problem.message, f"  hint: {problem.hint}")]:
+        raise VerificationError(
+            f"{counted(len(lines) // 2, 'file')} cannot be accepted because of the signature", details=lines
+        )
+
+
+def _unpack(
+    request: SignatureRequest, file: Path, archive: ArchiveFormat, folder: Path
+) -> tuple[list[_Program], list[str]]:
+    """The programs that the image gets, and every catalogue, as files in the folder; and the other files."""
+    programs: list[_Program] = []
+    others: list[str] = []
+    for member in open_members(file, archive, request.artifact):
+        names = request.used.names(member.path)
+        if not names and not _is_catalogue(member.path, names):
+            continue
+        copy = folder / str(len(programs))
+        if _copy_program(member, names, copy):
+            programs.append(_Program(member.path, names, copy))
+        else:
+            others.append(member.path)
+    return programs, others
+
+
+def _copy_program(member: OpenMember, names: frozenset[str], copy: Path) -> bool:
+    """Write a member to a file, if it may be a program or a catalogue."""
+    chunks = member.chunks()
+    first = next(chunks, b"")
+    if not _is_program({*names, member.path}, first):
+        return False
+    try:
+        with copy.open("wb") as opened:
+            opened.write(first)
+            for chunk in chunks:
+                opened.write(chunk)
+    except OSError as error:
+        raise RefusedError(
+            f"{copy} cannot be written: {error.strerror or error}",
+            hint=f"check free space and permissions of {copy.parent}",
+        ) from error
+    return True
+
+
+def _start_of(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(max(map(len, _STARTS)))
+
+
+def _extension(name: str) -> str:
+    return PurePosixPath(name.rstrip(" .")).suffix.lower()
+
+
+def _is_program(names: Iterable[str], start: bytes) -> bool:
+    """Whether a file may be a program, by its bytes or by one of its names."""
+    return start.startswith(_STARTS) or any(_extension(name) in _EXTENSIONS for name in names)
+
+
+def _is_catalogue(member: str, names: frozenset[str]) -> bool:
+    return any(_extension(name) == _CATALOGUE for name in (member, *names))
+
+
+def _is_allowed(request: SignatureRequest, signature: Signature | None) -> bool:
+    signer = signature.signer if signature else None
+    if signature is None or signer is None:
+        return False
+    return not request.signers or any(rule.matches(signer, signature.chain) for rule in request.signers)
+
+
+def _verify(
+    request: SignatureRequest, program: _Program, trust: Trust, catalogues: Sequence[Catalogue]
+) -> Verification:
+    """The verdict under the name that makes it a script, if one of its names does."""
+    name = min(program.names, key=lambda name: (_extension(name) not in COMMENTS, name))
+    # A catalogue of somebody else must not hide one of those who may sign. It is better than none, for the message.
+    allowed = [one for one in catalogues if _is_allowed(request, one.verification.signature)]
+    found = verify(program.file, name, trust, allowed)
+    return verify(program.file, name, trust, catalogues) if found.verdict is Verdict.UNSIGNED else found
+
+
+def _needs_none(verification: Verification) -> bool:
+    """Whether it only began like a program: bytes that are no form of program, under a name that Windows runs not."""
+    return verification.kind is FileKind.OTHER and _extension(verification.name) not in _PROGRAMS
+
+
+def _judge(request: SignatureRequest, member: str, verification: Verification) -> LockedSignature | SignatureProblem:
+    where, signature, verdict = place(request.artifact, member), verification.signature, verification.verdict
+    if verdict not in (Verdict.VALID, Verdict.UNSIGNED):
+        hint = _HINTS[verdict].format(override=request.override)
+        return SignatureProblem(f"{where} is rejected by {request.key}: {verdict}: {verification.reason}", hint)
+    signer = signature.signer if signature else None
+    if signature is None or signer is None:
+        message = f"{where} is not signed, but {request.key} requires {request.allowed}"
+        return SignatureProblem(message, _unsigned_hint(request))
+    if not _is_allowed(request, signature):
+        return wrong_signer(request, member, signer.subject, nearest(request.signers, signer, signature.chain))
+    if unreadable := next((one for one in signature.chain if not _is_readable(str(one.subject))), None):
+        message = (
+            f"{where} is rejected by {request.key}: a lock cannot have the name in certificate {unreadable.sha256}"
+        )
+        return SignatureProblem(message, f"set {request.override} to a file with another signature")
+    return _locked(verification, signature, signer)
+
+
+def _unsigned_hint(request: SignatureRequest) -> str:
+    if request.published:
+        return f"nobody publishes {request.published} with a signature: set {request.override} to a signed copy"
+    return f"sign it, or set {request.override} to a signed copy"
+
+
+def _is_readable(name: str) -> bool:
+    return 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+
+
+def _locked(verification: Verification, signature: Signature, signer: Certificate) -> LockedSignature:
+    timestamp = signature.timestamp
+    time = timestamp.time if timestamp and timestamp.verdict is Verdict.VALID else None
+    return LockedSignature(
+        signer=str(signer.subject),
+        thumbprint=signer.sha256.lower(),
+        sha1=signer.sha1.lower(),
+        by="catalogue" if verification.catalogue else "nested" if verification.needs_nested else "own",
+        issuers=[_issuer(one) for one in signature.chain[1:-1]],
+        root=_issuer(signature.chain[-1]),
+        timestamp=time.strftime("%Y-%m-%dT%H:%M:%SZ") if time else None,
+    )
+
+
+def _issuer(certificate: Certificate) -> LockedIssuer:
+    return LockedIssuer(subject=str(certificate.subject), thumbprint=certificate.sha256.lower())
