@@ -10,7 +10,7 @@ import datetime
 import functools
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
@@ -28,6 +28,9 @@ from imagegen.steps.model import load_steps as load_steps_of
 if TYPE_CHECKING:
     from imagegen.documents.yaml import Document
     from imagegen.steps.evaluate import EvaluatedStep
+
+# Lists of revoked certificates are the largest files that a config names.
+_LIMIT_TRUST_BYTES: Final = 64 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +83,11 @@ def load(request: ConfigRequest) -> Loaded:
     config, problems, contents = read.config, list(read.problems), own(read.document)
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
     files, unreadable = read_own_files(read.document, config.own_files() if config else {})
-    problems += unreadable
+    trusted, also_unreadable = read_own_files(
+        read.document, config.trust_files() if config else {}, limit=_LIMIT_TRUST_BYTES
+    )
+    files |= trusted
+    problems += [*unreadable, *also_unreadable]
     specs = settle_targets(config, read.document, files) if config else {}
     if config is not None:
         steps = functools.cache(functools.partial(load_steps, contents))

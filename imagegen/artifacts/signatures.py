@@ -7,11 +7,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.archive import open_members
+from imagegen.artifacts.installer_package import PackageError, open_package
 from imagegen.artifacts.lock import WHOLE_FILE, LockedIssuer, LockedSignature
 from imagegen.artifacts.signature_request import SignatureProblem, place, wrong_signer
 from imagegen.authenticode.model import FileKind, Verdict
@@ -22,7 +23,7 @@ from imagegen.errors import RefusedError, VerificationError
 from imagegen.lines import counted
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.archive import ArchiveFormat, OpenMember
+    from imagegen.artifacts.archive import ArchiveFormat
     from imagegen.artifacts.signature_request import SignatureRequest
     from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust, Verification
 
@@ -80,12 +81,13 @@ def check_signatures(
         for one in programs:
             if one.names:
                 found[one.member] = _verify(request, one, trust, catalogues)
+        inner = list(_check_contents(request, programs, found, trust, scratch)) if request.with_contents else []
     others += [member for member, one in found.items() if _needs_none(one)]
     judged = {member: _judge(request, member, one) for member, one in found.items() if not _needs_none(one)}
     return CheckedSignatures(
         {member: one for member, one in judged.items() if isinstance(one, LockedSignature)},
         tuple(sorted(others)),
-        tuple(one for one in judged.values() if isinstance(one, SignatureProblem)),
+        (*(one for one in judged.values() if isinstance(one, SignatureProblem)), *inner),
     )
 
 
@@ -95,6 +97,37 @@ def reject_problems(problems: Iterable[SignatureProblem]) -> None:
         raise VerificationError(
             f"{counted(len(lines) // 2, 'file')} cannot be accepted because of the signature", details=lines
         )
+
+
+def _check_contents(
+    request: SignatureRequest,
+    programs: Iterable[_Program],
+    found: Mapping[str, Verification],
+    trust: Trust,
+    scratch: Path,
+) -> Iterator[SignatureProblem]:
+    """The problems of the files inside MSI packages."""
+    for one in programs:
+        if one.member not in found or found[one.member].kind is not FileKind.MSI:
+            continue
+        with tempfile.TemporaryDirectory(dir=scratch, prefix="package-") as made:
+            folder = Path(made)
+            try:
+                for packaged in open_package(one.file, folder):
+                    copy = folder / "file"
+                    if not _copy_program(packaged.chunks, frozenset({packaged.name}), copy):
+                        continue
+                    verification = verify(copy, packaged.name, trust)
+                    inside = f"{packaged.name} in {one.member or 'the MSI'}"
+                    judged = None if _needs_none(verification) else _judge(request, inside, verification)
+                    if isinstance(judged, SignatureProblem):
+                        yield judged
+            except PackageError as error:
+                where, key = place(request.artifact, one.member), "artifacts.signatures.msi_contents"
+                yield SignatureProblem(
+                    f"{where} is rejected by {key}: it {error}",
+                    f"leave {key} out, or set {request.override} to another package",
+                )
 
 
 def _unpack(
@@ -108,18 +141,17 @@ def _unpack(
         if not names and not _is_catalogue(member.path, names):
             continue
         copy = folder / str(len(programs))
-        if _copy_program(member, names, copy):
+        if _copy_program(member.chunks(), names | {member.path}, copy):
             programs.append(_Program(member.path, names, copy))
         else:
             others.append(member.path)
     return programs, others
 
 
-def _copy_program(member: OpenMember, names: frozenset[str], copy: Path) -> bool:
-    """Write a member to a file, if it may be a program or a catalogue."""
-    chunks = member.chunks()
+def _copy_program(chunks: Iterator[bytes], names: frozenset[str], copy: Path) -> bool:
+    """Write a file out of an archive or a package, if it may be a program or a catalogue."""
     first = next(chunks, b"")
-    if not _is_program({*names, member.path}, first):
+    if not _is_program(names, first):
         return False
     try:
         with copy.open("wb") as opened:

@@ -85,9 +85,16 @@ AskedOverride = Annotated[
     Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],
     pydantic.Discriminator(lambda given: "(url)" if isinstance(given, str) else "(pinned)"),
 ]
+
+
+def is_url(crl: object) -> bool:
+    """Whether a list of revoked certificates is a URL, and not a file. A file cannot have such a name."""
+    return "://" in str(crl)
+
+
 AskedCrl = Annotated[
     Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[RelativePath, pydantic.Tag("(file)")],
-    pydantic.Discriminator(lambda given: "(url)" if str(given).startswith("https:") else "(file)"),
+    pydantic.Discriminator(lambda given: "(url)" if is_url(given) else "(file)"),
 ]
 
 

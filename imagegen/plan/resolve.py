@@ -13,7 +13,7 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
@@ -38,6 +38,7 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
+from imagegen.plan.settings import stated_settings
 from imagegen.plan.signatures import find_unchecked, plan_signatures, signature_requests
 from imagegen.resources.image_name import ImageName
 from imagegen.resources.kinds import KINDS
@@ -47,7 +48,6 @@ from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
     from imagegen.artifacts.image_lookup import ImageRequest
-    from imagegen.config.model import ImageConfig
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
 
@@ -180,7 +180,7 @@ def resolve(
             phase.name: _PHASE_MARGIN_S + sum(notes[step.name].timeout_s for step in phase.steps) for phase in phases
         },
         timeouts_min=config.timeouts.model_dump(include={"winrm", "restart", "generalise"}),
-        stated=_stated(spec),
+        stated=stated_settings(spec),
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
         signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
@@ -213,38 +213,6 @@ def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[
     """The engine's files and the scripts of the kinds in the plan, so that other kinds do not change the image."""
     kinds = {f"kinds/{resource.kind}.ps1" for phase in phases for resource in phase.resources()}
     return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
-
-
-def _pinned(config: ImageConfig) -> Iterator[tuple[str, str]]:
-    """The digests that the config gives, each with its key."""
-    for name, override in config.overrides.items():
-        if not isinstance(override, str) and override.sha256:
-            yield name, override.sha256
-    for at, program in enumerate(config.executables):
-        if program.sha256:
-            yield f"executables[{at}]", program.sha256
-    for at, tarball in enumerate(config.image_tarballs):
-        if tarball.sha256:
-            yield f"image_tarballs[{at}]", tarball.sha256
-    for at, provider in enumerate(config.credential_providers):
-        if provider.sha256:
-            yield f"credential_providers[{at}]", provider.sha256
-
-
-def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
-    config = spec.config
-    return {
-        "kube_proxy": config.kube_proxy,
-        "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
-        "artifacts": {
-            **config.artifacts.model_dump(
-                mode="json", include={"allowed_hosts", "denied_hosts", "quarantine_days", "require_sha256"}
-            ),
-            "pinned": dict(_pinned(config)),
-        },
-        "allow_eol": config.allow_eol,
-        "set": cast("dict[str, pydantic.JsonValue]", dict(spec.document.sets)),
-    }
 
 
 def _phases(

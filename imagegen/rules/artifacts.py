@@ -6,7 +6,7 @@ from typing import Final
 
 import pydantic
 
-from imagegen.config.artifact_policy import PinnedUrl
+from imagegen.config.artifact_policy import PinnedUrl, is_url
 from imagegen.documents.yaml import YamlPath
 from imagegen.hosts import HostPolicy
 from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
@@ -173,6 +173,10 @@ def _own_hosts(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
         yield path, url.split("/")[2]
     if given.config.artifacts.mirror:
         yield ("artifacts", "mirror"), given.config.artifacts.mirror.split("/")[2]
+    policy = given.config.artifacts.signatures
+    for at, crl in enumerate(policy.crls if policy else ()):
+        if is_url(crl):
+            yield ("artifacts", "signatures", "crls", at), crl.split("/")[2]
 
 
 @rule(

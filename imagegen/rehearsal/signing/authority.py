@@ -81,11 +81,11 @@ class SigningAuthority:
         return CodeSigner(certificate, self.certificate, key)
 
     def revocation_list(self) -> bytes:
-        """A CRL in DER that revokes nothing."""
+        """A CRL in PEM that revokes nothing."""
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateRevocationListBuilder().issuer_name(self._name)
         crl = builder.last_update(now - _YEAR).next_update(now + _YEAR).sign(self._key, hashes.SHA256())
-        return crl.public_bytes(Encoding.DER)
+        return crl.public_bytes(Encoding.PEM)
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

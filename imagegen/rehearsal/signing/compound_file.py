@@ -28,7 +28,7 @@ _HEADER = struct.Struct("<8s16xHHHHH10xIIIIIIII")
 
 
 class NotCompoundError(ValueError):
-    """These bytes are no compound file with this stream."""
+    """These bytes are no compound file that this module made."""
 
 
 def make_compound_file(streams: Mapping[str, bytes]) -> bytes:
@@ -61,32 +61,29 @@ def make_compound_file(streams: Mapping[str, bytes]) -> bytes:
     return head + listed + b"".join(sectors) + _table(fat)
 
 
-def read_stream(data: bytes, name: str) -> bytes:
-    """A stream of a file that `make_compound_file` made."""
+def read_compound_file(data: bytes) -> dict[str, bytes]:
+    """The streams of a file that `make_compound_file` made."""
     try:
         magic, *_, tables, directory, _, _, mini_fat_start, mini_tables, _, _ = _HEADER.unpack_from(data)
         if magic != MAGIC:
             raise NotCompoundError("does not begin as a compound file")
         fat = _read_table(data, struct.unpack_from(f"<{tables}I", data, _HEADER.size))
-        entries = [*_ENTRY.iter_unpack(_follow(data, fat, directory))]
-        wanted = name.encode("utf-16-le")
-        found = next(entry for entry in entries if entry[0][: entry[1] - 2] == wanted)
-        start, size = found[-2:]
-        if size >= _CUTOFF:
-            return _follow(data, fat, start)[:size]
-        minis = _read_table(data, range(mini_fat_start, mini_fat_start + mini_tables))
-        content = _follow(data, fat, entries[0][-2])
-        parts = []
-        for _ in range(_ceil(size, _MINI)):
-            parts.append(content[start * _MINI : (start + 1) * _MINI])
-            start = minis[start]
-        return b"".join(parts)[:size]
-    except (struct.error, StopIteration, IndexError) as error:
-        raise NotCompoundError(f"has no stream {name}") from error
+        root, *entries = _ENTRY.iter_unpack(_follow(data, fat, directory))
+        mini_fat = _read_table(data, range(mini_fat_start, mini_fat_start + mini_tables)) if mini_tables else []
+        mini = _follow(data, fat, root[-2])
+        streams = {}
+        for name, length, kind, *_, start, size in entries:
+            if kind == _STREAM:
+                content = _follow(data, fat, start) if size >= _CUTOFF else _follow_mini(mini, mini_fat, start)
+                streams[name[: length - 2].decode("utf-16-le")] = content[:size]
+        return streams
+    except (struct.error, ValueError, IndexError) as error:
+        raise NotCompoundError(f"is a damaged compound file: {error}") from error
 
 
-def sign_compound_file(streams: Mapping[str, bytes], signer: CodeSigner) -> bytes:
-    """A compound file with these streams, and a stream with their signature."""
+def sign_compound_file(data: bytes, signer: CodeSigner) -> bytes:
+    """The file with a stream that has the signature of all others."""
+    streams = {name: content for name, content in read_compound_file(data).items() if name != SIGNATURE}
     ordered = sorted(streams, key=lambda name: name.encode("utf-16-le"))
     digest = hashlib.sha256(b"".join([*(streams[name] for name in ordered), _CLASS_ID])).digest()
     return make_compound_file({**streams, SIGNATURE: make_signature(MSI, digest, signer)})
@@ -138,6 +135,14 @@ def _follow(data: bytes, fat: list[int], sector: int) -> bytes:
     parts: list[bytes] = []
     while sector < _FAT_MARK and len(parts) <= len(fat):
         parts.append(data[(sector + 1) * _SECTOR : (sector + 2) * _SECTOR])
+        sector = fat[sector]
+    return b"".join(parts)
+
+
+def _follow_mini(mini: bytes, fat: list[int], sector: int) -> bytes:
+    parts: list[bytes] = []
+    while sector < _FAT_MARK and len(parts) <= len(fat):
+        parts.append(mini[sector * _MINI : (sector + 1) * _MINI])
         sector = fat[sector]
     return b"".join(parts)
 

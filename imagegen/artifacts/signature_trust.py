@@ -1,0 +1,63 @@
+"""Which roots are trusted, and which certificates are revoked: the files of a config and downloaded CRLs in, trust out.
+
+CRLs at URLs are downloaded each time: a list that is kept would miss what is revoked later."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from imagegen.authenticode.errors import MalformedData
+from imagegen.authenticode.revocation import read_revocation_lists
+from imagegen.authenticode.trust import load_trust
+from imagegen.errors import ConfigError, VerificationError
+
+if TYPE_CHECKING:
+    from imagegen.authenticode.model import Trust
+
+CRLS_KEY: Final = "artifacts.signatures.crls"
+_NAME: Final = "%Y-%m-%d %H:%M UTC"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrustSources:
+    """Where the roots and the CRLs of a config come from. Without roots, those of Microsoft's programme count."""
+
+    roots: bytes | None = None
+    crl_files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """By their names in the config."""
+    crl_urls: tuple[str, ...] = ()
+
+
+def make_trust(sources: TrustSources, now: datetime.datetime, download: Callable[[str], bytes]) -> Trust:
+    """The trust at this time. `download` gets a CRL from its URL."""
+    crls = [*sources.crl_files.items(), *((url, download(url)) for url in sources.crl_urls)]
+    for name, data in crls:
+        _check_crl(name, data, now)
+    try:
+        roots = [sources.roots] if sources.roots is not None else []
+        return load_trust(now=now, roots=roots, crls=[data for _, data in crls])
+    except MalformedData as error:
+        raise ConfigError(f"artifacts.signatures.roots cannot be used: {error}") from error
+
+
+def _check_crl(name: str, data: bytes, now: datetime.datetime) -> None:
+    """Reject a list that cannot be read, or is out of date: what was revoked since then is not in it."""
+    try:
+        ends = [*_ends(data)]
+    except MalformedData as error:
+        raise VerificationError(
+            f"{name} is not a list of revoked certificates: {error}",
+            hint=f"get the CRL from its CA, or correct {CRLS_KEY}",
+        ) from error
+    if out_of_date := next((end for end in ends if end < now), None):
+        raise VerificationError(
+            f"the CRL {name} is out of date: its successor was due at {out_of_date.strftime(_NAME)}",
+            hint=f"get a newer one from its CA, or remove it from {CRLS_KEY}",
+        )
+
+
+def _ends(data: bytes) -> Iterator[datetime.datetime]:
+    return (found.next_update for found in read_revocation_lists(data) if found.next_update is not None)
