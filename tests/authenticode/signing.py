@@ -14,7 +14,7 @@ import struct
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from asn1crypto import algos, cms, core, tsp, x509
+from asn1crypto import algos, cms, core, parser, tsp, x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
@@ -68,7 +68,7 @@ class Options:
 def sign_content(content_type: str, content: bytes, signer: Identity, options: Options) -> bytes:
     """Signed data as in PKCS #7 1.5: the content is a SEQUENCE, encoded here, and no OCTET STRING."""
     digest = options.signer_digest or options.digest
-    value = asn1.parser.parse(content)[4]
+    value = parser.parse(content)[4]
     attributes = {
         _CONTENT_TYPE: core.ObjectIdentifier(content_type),
         _MESSAGE_DIGEST: core.OctetString(hashlib.new(digest, value).digest()),
@@ -157,13 +157,13 @@ def put_into_pe(data: bytes, signature: bytes) -> bytes:
     return bytes(changed)
 
 
-def table_entry(data: bytes) -> int:
+def table_entry(data: bytes | bytearray) -> int:
     """Where the header of a PE has the entry of the certificate table."""
     optional = struct.unpack_from("<I", data, 60)[0] + 24
     return int(optional + {0x10B: 128, 0x20B: 144}[struct.unpack_from("<H", data, optional)[0]])
 
 
-def table(data: bytes) -> tuple[int, int]:
+def table(data: bytes | bytearray) -> tuple[int, int]:
     """Where the certificate table of a PE begins, and its size."""
     start, size = struct.unpack_from("<II", data, table_entry(data))
     return start, size
