@@ -58,6 +58,8 @@ def open_package(file: Path, scratch: Path) -> Iterator[PackagedFile]:
 def _open(file: IO[bytes], scratch: Path) -> Iterator[PackagedFile]:
     compound = CompoundFile(file)
     streams = {_decode(entry.name): entry for entry in compound.root.children if entry.kind == STREAM}
+    if f"{_TABLE}_StringPool" not in streams:
+        raise PackageError("has no database of Windows Installer")
     names = _file_names(compound, streams)
     packed = set[str]()
     for stream, entry in streams.items():

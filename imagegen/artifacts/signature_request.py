@@ -100,10 +100,12 @@ def place(artifact: str, member: str) -> str:
 def wrong_signer(request: SignatureRequest, member: str, subject: Name, differences: str) -> SignatureProblem:
     """The problem of a file that somebody else signed. `differences` are those to the nearest rule."""
     in_yaml = "'" + str(subject).replace("'", "''") + "'"
+    # The signer of an override is one, those of the section are a list.
+    advice = f"set {request.key} to {in_yaml}" if request.key.endswith(".signer") else f"add {in_yaml} to {request.key}"
     return SignatureProblem(
         f"{place(request.artifact, member)} is signed by {subject}, but {request.key} requires {request.allowed}: "
         f"{differences}",
-        f"if this signer may sign, add {in_yaml} to {request.key}; if not, set {request.override} to another file",
+        f"if this signer may sign, {advice}; if not, set {request.override} to another file",
     )
 
 

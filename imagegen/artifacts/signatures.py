@@ -92,10 +92,15 @@ def check_signatures(
 
 
 def reject_problems(problems: Iterable[SignatureProblem]) -> None:
-    """Raise one error with all problems."""
-    if lines := [line for problem in problems for line in (problem.message, f"  hint: {problem.hint}")]:
+    """Raise one error with all problems. A hint that several have stands once, below the last of them."""
+    by_hint: dict[str, list[str]] = {}
+    for problem in problems:
+        by_hint.setdefault(problem.hint, []).append(problem.message)
+    if by_hint:
+        count = counted(sum(map(len, by_hint.values())), "file")
         raise VerificationError(
-            f"{counted(len(lines) // 2, 'file')} cannot be accepted because of the signature", details=lines
+            f"the signature of {count} is not as the config requires",
+            details=[line for hint, messages in by_hint.items() for line in (*messages, f"  hint: {hint}")],
         )
 
 
