@@ -1,6 +1,7 @@
 """Stand-ins of the artifacts that the steps download.
 
 Each has the recorded contents of the release that is published at its URL. It is never made from what a step expects.
+The URL of an override says by its ending how the same contents are packed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import tarfile
 import zipfile
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.base_url import is_archive
+from imagegen.artifacts.members import is_program
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.machine.answers import make_answer_file
@@ -35,7 +38,11 @@ def make_artifacts(evaluated: Sequence[EvaluatedStep]) -> dict[str, bytes]:
     """Make the stand-in of every artifact. Returns their bytes by URL."""
     if problems := find_unrecorded(evaluated):
         raise RefusedError("some artifacts have no stand-in", problems=problems)
-    return {request.url: _bytes_for(step, request) for step in evaluated for request in step.requests.values()}
+    together: dict[str, list[tuple[EvaluatedStep, ArtifactRequest]]] = {}
+    for step in evaluated:
+        for request in step.requests.values():
+            together.setdefault(request.url, []).append((step, request))
+    return {url: _bytes_for(asked) for url, asked in together.items()}
 
 
 def find_unrecorded(evaluated: Sequence[EvaluatedStep]) -> list[Problem]:
@@ -60,23 +67,62 @@ def _is_recorded(step: EvaluatedStep, request: ArtifactRequest) -> bool:
     return is_plain or releases.find(request.published) is not None
 
 
-def _bytes_for(step: EvaluatedStep, request: ArtifactRequest) -> bytes:
+def _bytes_for(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> bytes:
+    """The bytes at one URL, which several artifacts may have."""
+    step, request = asked[0]
     if request.form == "image":
         names = (draft.fields["name"] for draft in step.drafts if draft.fields.get("artifact") == request.name)
         return make_tarball(ImageName.parse(str(next(names))))
-    published = releases_for(step.step).find(request.published)
-    return _stand_in(published) if published else _content(request.published.rpartition("/")[2])
+    releases, name = releases_for(step.step), _name(request.url)
+    published = releases.find(request.url)
+    if published is None and request.own:
+        members = _contents(asked)
+        if is_archive(name) and members:
+            return _zip(members) if name.lower().endswith(".zip") else _tar(members)
+        if is_program(name) and (program := _program(name, members)):
+            return program
+    published = published or releases.find(request.published)
+    return _stand_in(published) if published else _content(_name(request.published))
+
+
+def _contents(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> dict[str, bytes | None]:
+    """The files of the releases that are published, if they are not packages."""
+    found: dict[str, bytes | None] = {}
+    for step, request in asked:
+        published, name = releases_for(step.step).find(request.published), _name(request.published)
+        if published is None:
+            name = f"{name.partition('.')[0]}.exe" if is_archive(name) else name
+            found[name] = _content(name)
+        elif not isinstance(published.release, PackageRelease):
+            found = {**_members(published), **found}
+            # Files of one folder may be of different versions.
+            found |= {name: _content(name, published.version)} if name in found else {}
+    return found
+
+
+def _program(name: str, members: dict[str, bytes | None]) -> bytes | None:
+    """The program of a release that is published alone: the one with this name, or the only one."""
+    programs = {_name(path): data for path, data in members.items() if path.lower().endswith(".exe")}
+    return programs.get(name, next(iter(programs.values())) if len(programs) == 1 else None)
+
+
+def _name(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+def _members(published: PublishedFile) -> dict[str, bytes | None]:
+    return {
+        path: None if path.endswith("/") else _content(path, published.version) for path in published.release.members
+    }
 
 
 def _stand_in(published: PublishedFile) -> bytes:
-    release = published.release
-    version = published.version
-    members = {path: None if path.endswith("/") else _content(path, version) for path in release.members}
+    release, members = published.release, _members(published)
     if isinstance(release, ArchiveRelease):
         return _zip(members) if release.format == "zip" else _tar(members)
     if isinstance(release, PackageRelease):
-        return _msi(release, version, members)
-    return _content(published.name, version)
+        return _msi(release, published.version, members)
+    return _content(published.name, published.version)
 
 
 def _content(path: str, version: str = "") -> bytes:

@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "judging": {"errors"},
     "providers": {"artifacts", "canonical", "catalog", "errors", "judging", "resources"},
     "config": {"catalog", "documents", "errors", "providers", "resources"},
-    "rules": {"catalog", "config", "documents", "errors", "judging", "providers", "resources"},
+    "rules": {"artifacts", "catalog", "config", "documents", "errors", "judging", "providers", "resources"},
     "settle": {"catalog", "resources"},
     "plan": {
         *("artifacts", "canonical", "catalog", "config", "documents", "errors", "imagegen", "resources", "steps"),
@@ -83,7 +83,7 @@ MAY_NAME: dict[str, set[str]] = {
     "providers": {"console", "documents", "plan", "settle"},
     "settle": {"config", "documents", "providers"},
     "render": {"providers"},
-    "rules": {"settle"},
+    "rules": {"settle", "steps"},
     "plan": {"providers", "settle"},
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
