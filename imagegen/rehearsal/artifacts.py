@@ -82,7 +82,7 @@ def _bytes_for(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> bytes:
         if is_program(name) and (program := _program(name, members)):
             return program
     published = published or releases.find(request.published)
-    return _stand_in(published) if published else _content(_name(request.published))
+    return _stand_in(published) if published else _content(_own_name(request))
 
 
 def _contents(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> dict[str, bytes | None]:
@@ -91,8 +91,7 @@ def _contents(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> dict[st
     for step, request in asked:
         published, name = releases_for(step.step).find(request.published), _name(request.published)
         if published is None:
-            name = f"{name.partition('.')[0]}.exe" if is_archive(name) else name
-            found[name] = _content(name)
+            found[_own_name(request)] = _content(_own_name(request))
         elif not isinstance(published.release, PackageRelease):
             found = {**_members(published), **found}
             # Files of one folder may be of different versions.
@@ -104,6 +103,11 @@ def _program(name: str, members: dict[str, bytes | None]) -> bytes | None:
     """The program of a release that is published alone: the one with this name, or the only one."""
     programs = {_name(path): data for path, data in members.items() if path.lower().endswith(".exe")}
     return programs.get(name, next(iter(programs.values())) if len(programs) == 1 else None)
+
+
+def _own_name(request: ArtifactRequest) -> str:
+    """The name of a file without a record: the URL says it, or the config that names the file on the machine."""
+    return request.files[0].name if request.any_name and request.files else _name(request.published)
 
 
 def _name(url: str) -> str:
