@@ -124,7 +124,7 @@ def load(request: ConfigRequest) -> Loaded:
 def override_names(contents: Contents = SHIPPED) -> list[str]:
     """The names of all overrides of the steps."""
     artifacts = (meta for step in load_steps(contents).values() for meta in step.meta.artifacts.values())
-    return sorted({meta.override for meta in artifacts if meta.override})
+    return sorted({name for meta in artifacts for name in meta.overrides})
 
 
 def find_targets(loaded: Loaded, name: str | None) -> list[str]:

@@ -146,7 +146,7 @@ class LockedArtifact(Strict):
         return (
             self.url == request.url
             and request.sha256 in (None, self.sha256)
-            and (self.members is not None) == (request.form == "archive")
+            and (request.may_be_plain if self.members is None else request.may_be_archive)
             and (self.images is not None) == (request.form == "image")
         )
 

@@ -18,6 +18,7 @@ from imagegen.artifacts.download import fetch
 from imagegen.artifacts.image_lookup import Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
 from imagegen.artifacts.lock import Lock, LockedArtifact
+from imagegen.artifacts.members import check_files
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ImagegenError, VerificationError
 from imagegen.files import scratch_folder
@@ -116,16 +117,20 @@ def _download(
     )
     formats = {request.name: check_form(request, into) for request in requests}
     archive = next((form for form in formats.values() if form), None)
+    opened = {request.name for request in requests if formats[request.name] and request.form != "image"}
     asked = {request.form for request in requests if formats[request.name]}
-    members = read_members(into, archive, first.name) if archive and "archive" in asked else None
+    members = read_members(into, archive, first.name) if archive and opened else None
     images = read_image_tarball(into, archive, first.name) if archive and "image" in asked else None
     into.unlink()
+    for request in requests:
+        if members is not None and request.name in opened:
+            check_files(request, members)
     return {
         request.name: LockedArtifact(
             url=request.url,
             sha256=fetched.sha256,
             size=fetched.size,
-            members=members if request.form == "archive" else None,
+            members=members if request.name in opened else None,
             images=images if request.form == "image" else None,
         )
         for request in requests

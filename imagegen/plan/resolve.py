@@ -28,6 +28,7 @@ from imagegen.plan.context import (
     download_proxy,
     image_requests,
 )
+from imagegen.plan.fitting import UnfitError, fit
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -48,6 +49,7 @@ from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
     from imagegen.artifacts.image_lookup import ImageRequest
+    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
 
@@ -219,7 +221,8 @@ def _phases(
     evaluated: tuple[EvaluatedStep, ...], lock: Lock, images: Mapping[str, ImageRequest], provider: str
 ) -> tuple[Phase, ...]:
     problems: list[Problem] = []
-    typed = [(step, tuple(_resources(step, lock, images, problems))) for step in evaluated]
+    requests = artifact_requests(evaluated)
+    typed = [(step, tuple(_resources(step, lock, requests, images, problems))) for step in evaluated]
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
     problems += [
@@ -246,42 +249,31 @@ def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
 
 
 def _resources(
-    step: EvaluatedStep, lock: Lock, images: Mapping[str, ImageRequest], problems: list[Problem]
+    step: EvaluatedStep,
+    lock: Lock,
+    requests: Mapping[str, ArtifactRequest],
+    images: Mapping[str, ImageRequest],
+    problems: list[Problem],
 ) -> Iterator[tuple[Draft, Resource]]:
     document = step.step.resources
     for draft in step.drafts:
-        fields = dict(draft.fields)
-        artifact = lock.artifacts.get(str(fields.get("artifact")))
-        if artifact is not None and draft.kind in ("archive", "extract"):
-            missing, key = _pin_members(draft.kind, fields, artifact)
-            if missing:
-                members = ", ".join(sorted(artifact.members or {})[:12])
-                message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
-                problems.append(document.problem((*draft.path, key), message, f"it has {members}"))
-                continue
+        fields, name = dict(draft.fields), str(draft.fields.get("artifact"))
+        artifact = lock.artifacts.get(name)
         if draft.kind == "image":
             missing_image = _pin_image(fields, lock, images, artifact)
             if missing_image:
                 problems.append(document.problem(draft.path, *missing_image))
                 continue
-        if draft.kind == "file" and "sha256" not in fields and artifact is not None:
-            fields["sha256"] = artifact.sha256
-        kind = KINDS[draft.kind]
         try:
-            yield draft, kind.model_validate(fields)
-        except pydantic.ValidationError as error:
-            problems += model_problems(error, document, kind, draft.path)
-
-
-def _pin_members(kind: str, fields: dict[str, Any], artifact: LockedArtifact) -> tuple[list[str], str]:
-    """Fill in the digests of the files that a resource takes from an archive. Returns the files that the archive does
-    not have, and the key that names them."""
-    if kind == "extract":
-        digest = (artifact.members or {}).get(str(fields.get("member")))
-        fields["sha256"] = digest
-        return ([] if digest else [str(fields.get("member"))]), "member"
-    missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), fields.pop("expect", None))
-    return missing, "expect"
+            fitted = fit(draft.kind, fields, artifact, requests[name]) if artifact else [(draft.kind, fields)]
+        except UnfitError as error:
+            problems.append(document.problem((*draft.path, error.key), str(error), error.hint))
+            continue
+        for kind, final in fitted:
+            try:
+                yield dataclasses.replace(draft, kind=kind), KINDS[kind].model_validate(final)
+            except pydantic.ValidationError as error:
+                problems += model_problems(error, document, KINDS[kind], draft.path)
 
 
 def _pin_image(
@@ -321,21 +313,6 @@ def _pin_tarball(
     fields |= {"layers": variant.layers, "size": variant.size}
     fields["digest"] = variant.config if fields.get("docker") else found.digest
     return None
-
-
-def _members(
-    artifact: LockedArtifact, strip: int, wanted: list[str] | None
-) -> tuple[list[str], list[dict[str, object]]]:
-    """The wanted files that an archive does not have, and the files that it unpacks."""
-    left = {
-        "\\".join(path.split("/")[strip:]): digest
-        for path, digest in (artifact.members or {}).items()
-        if path.count("/") >= strip
-    }
-    names = sorted(left) if wanted is None else wanted
-    return [name for name in names if name not in left], [
-        {"path": name, "sha256": left[name]} for name in names if name in left
-    ]
 
 
 def _find_missing_paths(placed: Iterable[PlacedResource], stock: Iterable[str]) -> Iterator[Problem]:

@@ -1,6 +1,7 @@
 """Stand-ins of the artifacts that the steps download.
 
 Each has the recorded contents of the release that is published at its URL. It is never made from what a step expects.
+The URL of an override says by its ending how the same contents are packed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import zipfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.base_url import is_archive
+from imagegen.artifacts.members import is_program
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.machine.answers import make_answer_file
@@ -40,7 +43,11 @@ def make_artifacts(evaluated: Sequence[EvaluatedStep], sign: Sign | None = None)
     """Make the stand-in of every artifact. Returns their bytes by URL. `sign` signs their programs."""
     if problems := find_unrecorded(evaluated):
         raise RefusedError("some artifacts have no stand-in", problems=problems)
-    return {request.url: _bytes_for(step, request, sign) for step in evaluated for request in step.requests.values()}
+    together: dict[str, list[tuple[EvaluatedStep, ArtifactRequest]]] = {}
+    for step in evaluated:
+        for request in step.requests.values():
+            together.setdefault(request.url, []).append((step, request))
+    return {url: _bytes_for(asked, sign) for url, asked in together.items()}
 
 
 def find_unrecorded(evaluated: Sequence[EvaluatedStep]) -> list[Problem]:
@@ -65,38 +72,83 @@ def _is_recorded(step: EvaluatedStep, request: ArtifactRequest) -> bool:
     return is_plain or releases.find(request.published) is not None
 
 
-def _bytes_for(step: EvaluatedStep, request: ArtifactRequest, sign: Sign | None) -> bytes:
+def _bytes_for(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]], sign: Sign | None) -> bytes:
+    """The bytes at one URL, which several artifacts may have."""
+    step, request = asked[0]
     if request.form == "image":
         names = (draft.fields["name"] for draft in step.drafts if draft.fields.get("artifact") == request.name)
         return make_tarball(ImageName.parse(str(next(names))))
-    published = releases_for(step.step).find(request.published)
-    if published is not None and isinstance(published.release, ArchiveRelease):
-        return _stand_in(published) if sign is None else _archive(published, functools.partial(sign, request.name))
-    name = request.published.rpartition("/")[2]
-    data = _stand_in(published) if published else _content(name)
-    return data if sign is None else sign(request.name, name, data)
+    finish = functools.partial(sign, request.name) if sign else _leave
+    releases, name = releases_for(step.step), _name(request.url)
+    published = releases.find(request.url)
+    if published is None and request.own:
+        members = _contents(asked)
+        if is_archive(name) and members:
+            return _pack(members, finish, is_zip=name.lower().endswith(".zip"))
+        if is_program(name) and (program := _program(name, members)):
+            return finish(name, program)
+    published = published or releases.find(request.published)
+    if published is None:
+        return finish(_own_name(request), _content(_own_name(request)))
+    if sign and isinstance(published.release, ArchiveRelease):
+        return _pack(_members(published), finish, is_zip=published.release.format == "zip")
+    return finish(published.name, _stand_in(published))
 
 
-def _stand_in(published: PublishedFile) -> bytes:
-    release, version = published.release, published.version
-    if isinstance(release, ArchiveRelease):
-        return _archive(published, lambda _, data: data)
-    if isinstance(release, PackageRelease):
-        return _msi(release, version, _members(published))
-    return _content(published.name, version)
+def _leave(path: str, data: bytes) -> bytes:
+    """A file that nobody signs."""
+    del path
+    return data
 
 
-def _archive(published: PublishedFile, finish: Callable[[str, bytes], bytes]) -> bytes:
-    """An archive whose files are finished one by one, each with its path."""
-    members = {path: None if data is None else finish(path, data) for path, data in _members(published).items()}
-    is_zip = isinstance(published.release, ArchiveRelease) and published.release.format == "zip"
-    return _zip(members) if is_zip else _tar(members)
+def _contents(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> dict[str, bytes | None]:
+    """The files of the releases that are published, if they are not packages."""
+    found: dict[str, bytes | None] = {}
+    for step, request in asked:
+        published, name = releases_for(step.step).find(request.published), _name(request.published)
+        if published is None:
+            found[_own_name(request)] = _content(_own_name(request))
+        elif not isinstance(published.release, PackageRelease):
+            found = {**_members(published), **found}
+            # Files of one folder may be of different versions.
+            found |= {name: _content(name, published.version)} if name in found else {}
+    return found
+
+
+def _program(name: str, members: dict[str, bytes | None]) -> bytes | None:
+    """The program of a release that is published alone: the one with this name, or the only one."""
+    programs = {_name(path): data for path, data in members.items() if path.lower().endswith(".exe")}
+    return programs.get(name, next(iter(programs.values())) if len(programs) == 1 else None)
+
+
+def _own_name(request: ArtifactRequest) -> str:
+    """The name of a file without a record: the URL says it, or the config that names the file on the machine."""
+    return request.files[0].name if request.any_name and request.files else _name(request.published)
+
+
+def _name(url: str) -> str:
+    return url.rpartition("/")[2]
 
 
 def _members(published: PublishedFile) -> dict[str, bytes | None]:
     """The members of a release; None for a folder."""
     paths = published.release.members
     return {path: None if path.endswith("/") else _content(path, published.version) for path in paths}
+
+
+def _stand_in(published: PublishedFile) -> bytes:
+    release, members = published.release, _members(published)
+    if isinstance(release, ArchiveRelease):
+        return _pack(members, _leave, is_zip=release.format == "zip")
+    if isinstance(release, PackageRelease):
+        return _msi(release, published.version, members)
+    return _content(published.name, published.version)
+
+
+def _pack(members: dict[str, bytes | None], finish: Callable[[str, bytes], bytes], *, is_zip: bool) -> bytes:
+    """An archive whose files are finished one by one, each with its path."""
+    finished = {path: None if data is None else finish(path, data) for path, data in members.items()}
+    return _zip(finished) if is_zip else _tar(finished)
 
 
 def _content(path: str, version: str = "") -> bytes:

@@ -37,6 +37,9 @@ RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
+# tar.exe takes a member's name for a pattern or an option: these characters stand for themselves.
+_PART: Final = r"[A-Za-z0-9_]([A-Za-z0-9 ._+~=,()@-]*[A-Za-z0-9_+~=,()@-])?"
+EXTRACTABLE: Final = rf"^{_PART}(/{_PART})*$"
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 
@@ -100,10 +103,7 @@ class Extract(Resource):
     path: WindowsPath
     sha256: Sha256
     artifact: Name
-    # tar.exe takes a member's name for a pattern: these characters stand for themselves.
-    member: Annotated[
-        str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
-    ]
+    member: Annotated[str, pydantic.StringConstraints(pattern=EXTRACTABLE)]
 
     def makes(self) -> tuple[str, ...]:
         return (self.path,)

@@ -2,20 +2,26 @@
 
 A case holds `command` (its arguments; {config} and {folder} stand for paths), `stderr.txt`, `code` where it is not 2,
 and what the command meets: `config.yaml`, `config.lock.json`, `steps/` laid over the shipped ones. `lock-for.yaml` is a
-config whose test lock the command finds.
+config whose test lock the command finds. `served.json` has what downloads bring, by the last part of their URLs: a
+text, or the files of a zip.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shlex
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.artifacts import lookup
+from imagegen.artifacts.download import Fetched
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.cli.main import main
 from imagegen.errors import ExitCode
@@ -45,6 +51,9 @@ def test_operator_reads_exactly_this(
     if (folder / "lock-for.yaml").exists():
         lock = make_lock(load(folder / "lock-for.yaml"))
         (folder / "config.lock.json").write_bytes(lock_bytes(lock))
+    if (folder / "served.json").exists():
+        _serve(json.loads((folder / "served.json").read_text()), monkeypatch)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     code, stdout, stderr = _run(case, folder, monkeypatch, capsys)
     # In a log, each line of what may take long says when it was.
     said = re.sub(r"(?m)^\d\d:\d\d:\d\dZ ", "{time} ", stderr.replace(str(folder), "{folder}"))
@@ -52,6 +61,22 @@ def test_operator_reads_exactly_this(
     agreed_code = int((case / "code").read_text()) if (case / "code").exists() else ExitCode.USAGE
     assert code == agreed_code
     assert stdout == ""
+
+
+def _serve(served: dict[str, str | dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Downloads bring this, without a network."""
+
+    def fetch(url: str, into: Path, **_: object) -> Fetched:
+        content = served[url.rpartition("/")[2]]
+        if isinstance(content, str):
+            into.write_text(content)
+        else:
+            with zipfile.ZipFile(into, "w") as made:
+                for name, text in content.items():
+                    made.writestr(name, text)
+        return Fetched(hashlib.sha256(into.read_bytes()).hexdigest(), into.stat().st_size)
+
+    monkeypatch.setattr(lookup, "fetch", fetch)
 
 
 def _run(

@@ -67,6 +67,7 @@ ALSO: dict[str, set[str]] = {
     "docker-sandbox-image": {"support-ended-allowed"},
     "feature-gate-known": {"support-ended-allowed"},
     "feature-gate-needs": {"support-ended-allowed"},
+    "file-override-idle": {"support-ended-allowed"},
     "first-boot-user": {"first-boot-user-of-cloud"},
     "host-network-is-dockers": {"support-ended", "docker-sandbox-image"},
     "hyper-v-isolation-runtime": {"support-ended-allowed", "docker-sandbox-image"},
