@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from imagegen.artifacts.lock import WHOLE_FILE
 from imagegen.authenticode.model import Name
 from imagegen.authenticode.names import parse_name
 from imagegen.authenticode.signer import SignerRule, nearest
@@ -17,35 +16,15 @@ from imagegen.authenticode.signer import SignerRule, nearest
 if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact, LockedSignature
 
-_NO_NAMES: Final = frozenset[str]()
+_SHA1_DIGITS: Final = 40
 
 
-@dataclasses.dataclass(frozen=True)
-class UsedFiles:
-    """The files of an artifact that the image gets. `named` are single files, each with its names on the machine;
-    `strip` is the least depth of the files of a whole archive, or None if it is not unpacked."""
+class UsedFiles(Protocol):
+    """The files of an artifact that the image gets."""
 
-    named: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
-    strip: int | None = None
-
-    def merged(self, other: UsedFiles) -> UsedFiles:
-        """The files of both."""
-        named = {
-            member: self.named.get(member, _NO_NAMES) | other.named.get(member, _NO_NAMES)
-            for member in {*self.named, *other.named}
-        }
-        depths = [one.strip for one in (self, other) if one.strip is not None]
-        return UsedFiles(named, min(depths, default=None))
-
-    def names(self, member: str) -> frozenset[str]:
-        """The names that a file has on the machine; none if the image does not get it."""
-        unpacked = self.strip is not None and member.count("/") >= self.strip
-        return self.named.get(member, _NO_NAMES) | ({member.rpartition("/")[2]} if unpacked else _NO_NAMES)
-
-    def select(self, members: Iterable[str] | None) -> dict[str, frozenset[str]]:
-        """Those of an archive's members that the image gets, with their names there. None: it is no archive."""
-        found = {member: self.names(member) for member in ([WHOLE_FILE] if members is None else members)}
-        return {member: names for member, names in found.items() if names}
+    def select(self, members: Mapping[str, str] | None) -> dict[str, frozenset[str]]:
+        """Those of an archive's members, each with its names on the machine. None: it is no archive. Then it is itself
+        WHOLE_FILE."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +140,3 @@ def _needs_more(rules: Iterable[SignerRule], signer: LockedCertificate) -> bool:
         if pattern
     ]
     return any(len(thumbprint) == _SHA1_DIGITS for thumbprint in thumbprints)
-
-
-_SHA1_DIGITS: Final = 40

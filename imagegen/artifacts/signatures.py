@@ -23,7 +23,7 @@ from imagegen.errors import RefusedError, VerificationError
 from imagegen.lines import counted
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.archive import ArchiveFormat
+    from imagegen.artifacts.archive import ArchiveFormat, OpenMember
     from imagegen.artifacts.signature_request import SignatureRequest
     from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust, Verification
 
@@ -45,6 +45,20 @@ _HINTS: Final[Mapping[Verdict, str]] = {
 
 
 @dataclasses.dataclass(frozen=True)
+class OpenedArtifact:
+    """A downloaded artifact. If it is an archive that is unpacked: its format, and the sha256 of its members."""
+
+    name: str
+    file: Path
+    format: ArchiveFormat | None = None
+    members: Mapping[str, str] | None = None
+
+    def open(self) -> Iterator[OpenMember]:
+        """Each member, if it is an archive."""
+        return open_members(self.file, self.format, self.name) if self.format else iter(())
+
+
+@dataclasses.dataclass(frozen=True)
 class CheckedSignatures:
     """What was found in one artifact: the signatures that may be there, the files that need none, and the problems."""
 
@@ -63,18 +77,19 @@ class _Program:
 
 
 def check_signatures(
-    request: SignatureRequest, file: Path, archive: ArchiveFormat | None, trust: Trust, scratch: Path
+    request: SignatureRequest, artifact: OpenedArtifact, trust: Trust, scratch: Path
 ) -> CheckedSignatures:
-    """Check what the image gets of an artifact. `archive` is its format, if it is one."""
+    """Check what the image gets of an artifact. What is unpacked for that is in `scratch` meanwhile."""
     found: dict[str, Verification] = {}
+    used = request.used.select(artifact.members)
     with contextlib.ExitStack() as held:
-        if archive is None:
-            names = request.used.names(WHOLE_FILE)
-            others = [] if _is_program(names, _start_of(file)) else [WHOLE_FILE]
-            programs = [] if others or not names else [_Program(WHOLE_FILE, names, file)]
+        if artifact.format is None:
+            names = used.get(WHOLE_FILE, frozenset())
+            others = [WHOLE_FILE] if used and not _is_program(names, _start_of(artifact.file)) else []
+            programs = [_Program(WHOLE_FILE, names, artifact.file)] if used and not others else []
         else:
             folder = Path(held.enter_context(tempfile.TemporaryDirectory(dir=scratch, prefix="signatures-")))
-            programs, others = _unpack(request, file, archive, folder)
+            programs, others = _unpack(artifact, used, folder)
         catalogues = [
             read_catalogue(one.file, one.member, trust) for one in programs if _is_catalogue(one.member, one.names)
         ]
@@ -136,13 +151,13 @@ def _check_contents(
 
 
 def _unpack(
-    request: SignatureRequest, file: Path, archive: ArchiveFormat, folder: Path
+    artifact: OpenedArtifact, used: Mapping[str, frozenset[str]], folder: Path
 ) -> tuple[list[_Program], list[str]]:
     """The programs that the image gets, and every catalogue, as files in the folder; and the other files."""
     programs: list[_Program] = []
     others: list[str] = []
-    for member in open_members(file, archive, request.artifact):
-        names = request.used.names(member.path)
+    for member in artifact.open():
+        names = used.get(member.path, frozenset())
         if not names and not _is_catalogue(member.path, names):
             continue
         copy = folder / str(len(programs))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.artifacts.lock import WHOLE_FILE
-from imagegen.artifacts.signature_request import SignatureRequest, UsedFiles, is_covered
+from imagegen.artifacts.lock import WHOLE_FILE, LockedArtifact
+from imagegen.artifacts.members import file_name
+from imagegen.artifacts.signature_request import SignatureRequest, is_covered
 from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.catalog.facts import table
 from imagegen.config.artifact_policy import PinnedUrl, Signer
+from imagegen.plan.fitting import UnfitError, fit
 from imagegen.plan.model import PlannedSignature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from imagegen.artifacts.lock import LockedArtifact
     from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.artifacts.signature_request import UsedFiles
     from imagegen.config.model import ImageConfig
     from imagegen.steps.evaluate import Draft, EvaluatedStep
 
@@ -23,22 +27,59 @@ GENERAL_KEY: Final = "artifacts.signatures.signers"
 _OVERRIDES: Final = "overrides."
 
 
+@dataclasses.dataclass(frozen=True)
+class _UsedFiles:
+    """The files that resources put on the machine. Windows knows a file by its name there."""
+
+    uses: tuple[tuple[ArtifactRequest, Draft], ...]
+
+    def select(self, members: Mapping[str, str] | None) -> dict[str, frozenset[str]]:
+        """As the plan takes them from this archive, or from the file itself."""
+        # Only its members matter here, and there may be many: they are not validated again.
+        known = None if members is None else dict(members)
+        artifact = LockedArtifact.model_construct(url="", sha256="", size=0, members=known)
+        found: dict[str, set[str]] = {}
+        for request, draft in self.uses:
+            # An archive without the file that a resource needs is reported where the plan is made.
+            with contextlib.suppress(UnfitError):
+                for kind, fields in fit(draft.kind, dict(draft.fields), artifact, request):
+                    for member, name in _files(kind, fields, members, request):
+                        found.setdefault(member, set()).add(name)
+        return {member: frozenset(names) for member, names in found.items()}
+
+
+def _files(
+    kind: str, fields: Mapping[str, Any], members: Mapping[str, str] | None, request: ArtifactRequest
+) -> Iterator[tuple[str, str]]:
+    """The files of an artifact that one resource takes, each with its name on the machine."""
+    if kind == "archive":
+        depth = int(fields["strip"])
+        yield from ((path, file_name(path)) for path in members or () if path.count("/") >= depth)
+    elif kind == "extract":
+        yield str(fields["member"]), _name(fields)
+    else:
+        # A package has no path of its own: it is installed from the download.
+        yield WHOLE_FILE, _name(fields) if "path" in fields else file_name(request.url)
+
+
+def _name(fields: Mapping[str, Any]) -> str:
+    return str(fields["path"]).rpartition("\\")[2]
+
+
 def signature_requests(config: ImageConfig, evaluated: Iterable[EvaluatedStep]) -> dict[str, SignatureRequest]:
     """What must be signed in each artifact, and by whom, by the artifact's name. Container images have no such
     signatures. An override with a signer of its own must be signed even if nothing else must."""
-    found: dict[str, SignatureRequest] = {}
+    uses: dict[str, list[tuple[ArtifactRequest, Draft]]] = {}
     for step in evaluated:
-        for name, artifact in step.requests.items():
-            request = _signature_request(config, artifact) if artifact.form != "image" else None
-            if request is None:
-                continue
-            used = _used_files(name, artifact, step.drafts)
-            before = found[name].used if name in found else UsedFiles()
-            found[name] = SignatureRequest(**{**vars(request), "used": before.merged(used)})
-    return found
+        for draft in step.drafts:
+            request = step.requests.get(str(draft.fields.get("artifact")))
+            if request is not None and request.form != "image":
+                uses.setdefault(request.name, []).append((request, draft))
+    made = {name: _signature_request(config, found[0][0], _UsedFiles(tuple(found))) for name, found in uses.items()}
+    return {name: request for name, request in made.items() if request is not None}
 
 
-def _signature_request(config: ImageConfig, artifact: ArtifactRequest) -> SignatureRequest | None:
+def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: UsedFiles) -> SignatureRequest | None:
     policy = config.artifacts.signatures
     override = config.overrides.get(artifact.key.removeprefix(_OVERRIDES))
     own = override.signer if isinstance(override, PinnedUrl) else None
@@ -47,7 +88,7 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest) -> Signat
     general = policy.signers if policy else []
     return SignatureRequest(
         artifact=artifact.name,
-        used=UsedFiles(),
+        used=used,
         signers=tuple(_rule(signer) for signer in ([own] if own is not None else general)),
         key=f"{artifact.key}.signer" if own is not None else GENERAL_KEY,
         override=artifact.key,
@@ -64,29 +105,6 @@ def _known_unsigned(artifact: ArtifactRequest) -> str:
     """What is known to be unsigned where the artifact is published. Empty: it is signed, or nobody knows."""
     row = table("signers")["published"].get(artifact.key.removeprefix(_OVERRIDES))
     return str(row["what"]) if row and not row["signed"] else ""
-
-
-def _used_files(name: str, artifact: ArtifactRequest, drafts: Iterable[Draft]) -> UsedFiles:
-    """The files of an artifact that these resources put on the machine. Windows knows a file by its name there."""
-    used = UsedFiles()
-    # A URL has the name under which the file is published.
-    published = artifact.url.partition("?")[0].rpartition("/")[2]
-    for draft in drafts:
-        fields = draft.fields
-        if fields.get("artifact") != name:
-            continue
-        if draft.kind == "archive":
-            used = used.merged(UsedFiles(strip=int(fields.get("strip", 0))))
-        elif draft.kind == "extract":
-            used = used.merged(UsedFiles({str(fields["member"]): _names(str(fields["path"]))}))
-        else:
-            names = _names(str(fields["path"])) if "path" in fields else frozenset({published})
-            used = used.merged(UsedFiles({WHOLE_FILE: names}))
-    return used
-
-
-def _names(path: str) -> frozenset[str]:
-    return frozenset({path.rpartition("\\")[2]})
 
 
 def find_unchecked(requests: Mapping[str, SignatureRequest], artifacts: Mapping[str, LockedArtifact]) -> set[str]:

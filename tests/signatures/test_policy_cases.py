@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from imagegen import pipeline
-from imagegen.artifacts.archive import check_form
-from imagegen.artifacts.signatures import check_signatures, reject_problems
+from imagegen.artifacts.archive import check_form, read_members
+from imagegen.artifacts.signatures import OpenedArtifact, check_signatures, reject_problems
 from imagegen.authenticode.trust import load_trust
 from imagegen.cli.output import error_text
 from imagegen.documents.yaml import parse_yaml
@@ -28,18 +29,21 @@ from imagegen.errors import ExitCode, VerificationError
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.signatures import signature_requests
 from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.signing.authority import CodeSigner
 from imagegen.rehearsal.signing.compound_file import MAGIC, sign_compound_file
 from tests.authenticode.pki import (
+    CODE,
     NOW,
     STAMP,
-    STAMPED,
     START,
     Identity,
+    issue,
     make_authority,
     make_ca,
     make_crl,
     make_root,
     make_signer,
+    rsa_key,
 )
 from tests.authenticode.signing import NESTED, Options, sign_pe, sign_script, signature_of
 from tests.golden_files import compare_golden
@@ -47,6 +51,7 @@ from tests.golden_files import compare_golden
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imagegen.artifacts.signature_request import SignatureProblem
     from imagegen.loading import Loaded
 
     Way = Callable[[str, bytes], bytes]
@@ -92,20 +97,17 @@ def company() -> Company:
 
 
 def _signer(ca: Identity | None, **options: Any) -> Identity:  # noqa: ANN401 - those of `issue`
-    return make_signer(ca, "C=US, O=Example Corporation, CN=Example Corporation", **options)  # type: ignore[arg-type]  # without a CA it signs itself
+    """With an RSA key, as the signer of an MSI must have here."""
+    name = "C=US, O=Example Corporation, CN=Example Corporation"
+    return issue(name, ca, **{"usages": [CODE], "key_usages": ["digital_signature"], "key": rsa_key(), **options})
 
 
-def _by(name: str, **options: Any) -> Way:  # noqa: ANN401 - those of `Options`
-    """Signed by one of the company's identities."""
+def _by(name: str, *clocks: str, **options: Any) -> Way:  # noqa: ANN401 - those of `Options`
+    """Signed by one of the company's identities, with timestamps of others."""
 
     def sign(path: str, data: bytes) -> bytes:
-        made = Options(
-            **{
-                key: [getattr(company(), one) for one in value] if key == "timestamps" else value
-                for key, value in options.items()
-            }
-        )
-        return _sign(path, data, getattr(company(), name), made)
+        timestamps = [getattr(company(), clock) for clock in clocks]
+        return _sign(path, data, getattr(company(), name), Options(timestamps=timestamps, **options))
 
     return sign
 
@@ -114,32 +116,10 @@ def _sign(path: str, data: bytes, signer: Identity, options: Options) -> bytes:
     if path.endswith((".ps1", ".psm1")):
         return sign_script(data, signer, options)
     if data.startswith(MAGIC):
-        return sign_compound_file(data, _Signer(signer))  # type: ignore[arg-type]  # it has what that needs
+        assert isinstance(signer.key, rsa.RSAPrivateKey)
+        above = signer.issuer or signer
+        return sign_compound_file(data, CodeSigner(signer.certificate, above.certificate, signer.key))
     return sign_pe(data, signer, options) if data.startswith(b"MZ") else data
-
-
-@dataclasses.dataclass(frozen=True)
-class _Signer:
-    """An identity as the rehearsal signs with it."""
-
-    identity: Identity
-
-    @property
-    def certificate(self) -> Any:  # noqa: ANN401 - of cryptography
-        return self.identity.certificate
-
-    @property
-    def root(self) -> Any:  # noqa: ANN401 - of cryptography
-        issuer = self.identity.issuer
-        return issuer.certificate if issuer else self.identity.certificate
-
-    def sign(self, data: bytes) -> bytes:
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec
-
-        key = self.identity.key
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        return key.sign(data, ec.ECDSA(hashes.SHA256()))
 
 
 def _changed(path: str, data: bytes) -> bytes:
@@ -159,21 +139,19 @@ def _nested(path: str, data: bytes) -> bytes:
 
 WAYS: dict[str, Way] = {
     "the company": _by("signer"),
-    "the company, with a timestamp": _by("signer", timestamps=["clock"]),
+    "the company, with a timestamp": _by("signer", "clock"),
     "nobody": lambda _, data: data,
     "somebody else": _by("somebody"),
     "the company, and changed afterwards": _changed,
     "a revoked certificate": _by("revoked"),
     "an expired certificate": _by("expired"),
-    "an expired certificate, with a timestamp": _by(
-        "expired", timestamps=["clock"], stamped=START + datetime.timedelta(days=100)
-    ),
+    "an expired certificate, with a timestamp": _by("expired", "clock", stamped=START + datetime.timedelta(days=100)),
     "a certificate for something else": _by("server"),
     "an untrusted CA": _by("stranger"),
     "a self-signed certificate": _by("alone"),
     "SHA-1": _by("signer", digest="sha1"),
     "SHA-1, and nested with SHA-256": _nested,
-    "a timestamp by nobody's clock": _by("signer", timestamps=["stranger"], stamped=STAMPED),
+    "a timestamp by nobody's clock": _by("signer", "stranger"),
     "bytes that are no program": lambda *_: b"MZ, which is no program",
     "an empty file": lambda *_: b"",
 }
@@ -194,11 +172,14 @@ def test_policy(case: Path, tmp_path: Path, load: Callable[[Path], Loaded]) -> N
     has_crls = target.spec.config.artifacts.signatures and target.spec.config.artifacts.signatures.crls
     crl = make_crl(company().ca, [(company().revoked, START, None)])
     trust = load_trust(now=NOW, roots=[company().root.pem], crls=[crl] if has_crls else [], public_roots=False)
-    problems, lines = [], []
+    problems: list[SignatureProblem] = []
+    lines: list[str] = []
     for name, request in sorted(wanted.items()):
         file = tmp_path / hashlib.sha256(name.encode()).hexdigest()
         file.write_bytes(made[requests[name].url])
-        checked = check_signatures(request, file, check_form(requests[name], file), trust, tmp_path)
+        archive = check_form(requests[name], file)
+        opened = OpenedArtifact(name, file, archive, read_members(file, archive, name) if archive else None)
+        checked = check_signatures(request, opened, trust, tmp_path)
         problems += checked.problems
         lines += [
             f"{name}: {member or 'itself'}: {one.by}, {one.signer}" for member, one in sorted(checked.signed.items())
@@ -208,7 +189,7 @@ def test_policy(case: Path, tmp_path: Path, load: Callable[[Path], Loaded]) -> N
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def _outcome(problems: list[Any], lines: list[str]) -> str:
+def _outcome(problems: list[SignatureProblem], lines: list[str]) -> str:
     if not problems:
         return "\n".join(lines) + "\n"
     with pytest.raises(VerificationError) as raised:

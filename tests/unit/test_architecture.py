@@ -43,12 +43,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
     "providers": {"artifacts", "canonical", "catalog", "errors", "judging", "resources"},
-    "config": {"catalog", "documents", "errors", "providers", "resources"},
-    "rules": {"artifacts", "catalog", "config", "documents", "errors", "hosts", "judging", "providers", "resources"},
+    "config": {"authenticode", "catalog", "documents", "errors", "providers", "resources"},
+    "rules": {
+        *("artifacts", "authenticode", "catalog", "config", "documents", "errors", "hosts", "judging", "providers"),
+        "resources",
+    },
     "settle": {"catalog", "resources"},
     "plan": {
-        *("artifacts", "canonical", "catalog", "config", "documents", "errors", "hosts", "imagegen", "resources"),
-        "steps",
+        *("artifacts", "authenticode", "canonical", "catalog", "config", "documents", "errors", "hosts", "imagegen"),
+        *("resources", "steps"),
     },
     "explain": {"config", "describe", "documents", "errors", "plan", "settle", "steps"},
     "compare": {"artifacts", "errors", "manifest", "resources"},
@@ -90,7 +93,7 @@ MAY_NAME: dict[str, set[str]] = {
     "plan": {"providers", "settle"},
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
-    "rehearsal": {"settle", "steps"},
+    "rehearsal": {"authenticode", "settle", "steps"},
     "samples": {"settle"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
@@ -117,8 +120,10 @@ MONOPOLIES = {
 LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
+    ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
+    *(("imagegen.rules.signatures", f"imagegen.authenticode.{name}") for name in ("errors", "revocation", "trust")),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
 }

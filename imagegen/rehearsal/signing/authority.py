@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -39,11 +39,11 @@ class CodeSigner:
 
     certificate: x509.Certificate
     root: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: rsa.RSAPrivateKey
 
     def sign(self, data: bytes) -> bytes:
         """The signature of the data, with SHA-256."""
-        return self.key.sign(data, ec.ECDSA(hashes.SHA256()))
+        return self.key.sign(data, padding.PKCS1v15(), hashes.SHA256())
 
 
 class SigningAuthority:
@@ -51,7 +51,7 @@ class SigningAuthority:
     them: the last one of the certificate first."""
 
     def __init__(self, name: Sequence[tuple[str, str]]) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = _make_key()
         self._name = _name(name)
         public = self._key.public_key()
         self.certificate = (
@@ -69,7 +69,7 @@ class SigningAuthority:
 
     def certify(self, name: Sequence[tuple[str, str]]) -> CodeSigner:
         """A new signer with this subject."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = _make_key()
         certificate = (
             _builder(_name(name), self._name, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -88,7 +88,11 @@ class SigningAuthority:
         return crl.public_bytes(Encoding.PEM)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _make_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey) -> x509.CertificateBuilder:
     # Long before and after: the clocks of a rehearsal may differ.
     now = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)

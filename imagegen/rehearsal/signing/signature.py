@@ -22,7 +22,7 @@ _OPUS_INFO = "1.3.6.1.4.1.311.2.1.12"
 _CONTENT_TYPE = "1.2.840.113549.1.9.3"
 _MESSAGE_DIGEST = "1.2.840.113549.1.9.4"
 _SHA256 = sequence(identifier("2.16.840.1.101.3.4.2.1"), NULL)
-_ECDSA_SHA256 = sequence(identifier("1.2.840.10045.4.3.2"))
+_RSA = sequence(identifier("1.2.840.113549.1.1.1"), NULL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ def make_signature(form: SignedForm, digest: bytes, signer: CodeSigner) -> bytes
         sequence(certificate.issuer.public_bytes(), integer(certificate.serial_number)),
         _SHA256,
         tagged(0, b"".join(sorted(attributes))),
-        _ECDSA_SHA256,
+        _RSA,
         # They are signed as a SET, and stand in the signature under another tag.
         octets(signer.sign(set_of(*attributes))),
     )

@@ -20,6 +20,7 @@ from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.machine import run_entry, stock_windows
 from imagegen.rehearsal.machine.msi import read_msi
 from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.signing.program import make_program
 from imagegen.render import bundle_zip, guest_plan
 from tests.conftest import TODAY, load_today
 
@@ -244,7 +245,7 @@ def test_a_single_file_needs_no_record(roles: Path, changed: Contents, tmp_path:
     assert _carry_out(decided, tmp_path / "disk") == ""
 
 
-KUBELET = b"MZ a stand-in for kubelet.exe 1.36.2, made for a rehearsal\n"
+KUBELET = make_program(b"a stand-in for kubelet.exe 1.36.2, made for a rehearsal\n")
 AKS = "https://packages.aks.azure.com/dalec-packages/{name}/{version}/windows/amd64/{name}_{version}-1_amd64.zip"
 OWN = "https://artifacts.example.com"
 
@@ -265,7 +266,7 @@ def test_the_url_of_an_override_says_how_it_is_packed() -> None:
     usual = next(data for url, data in _stand_ins(load_today(CONFIG)).items() if "/containerd/" in url)
     with zipfile.ZipFile(io.BytesIO(made[f"{OWN}/containerd.zip"])) as held:
         assert {name: held.read(name) for name in held.namelist()} == _unpacked(usual)
-    assert made[f"{OWN}/crictl.exe"].startswith(b"MZ a stand-in for crictl.exe 1.36.0")
+    assert made[f"{OWN}/crictl.exe"] == make_program(b"a stand-in for crictl.exe 1.36.0, made for a rehearsal\n")
 
 
 def test_an_override_with_the_url_of_another_release_brings_that_release() -> None:
@@ -279,4 +280,4 @@ def test_a_program_of_the_config_is_a_program_whatever_its_url() -> None:
     program = "executables=[{path: 'C:\\tools\\agent.exe', url: 'https://artifacts.example.com/%s'}]"
     for url in ("download", "agent.zip", "agent.exe"):
         data = _stand_ins(load_today(CONFIG, program % url))[f"https://artifacts.example.com/{url}"]
-        assert data.startswith(b"PK" if url == "agent.zip" else b"MZ a stand-in for agent.exe")
+        assert data.startswith(b"PK") if url == "agent.zip" else b"a stand-in for agent.exe" in data
