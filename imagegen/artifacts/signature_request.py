@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import binascii
 import dataclasses
+import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact, LockedSignature
 
 _SHA1_DIGITS: Final = 40
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
 class UsedFiles(Protocol):
@@ -47,6 +51,26 @@ class SignatureRequest:
     def allowed(self) -> str:
         """Who may sign, in words."""
         return " or ".join(rule.text for rule in self.signers) or "a signature that leads to a trusted root"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrustSources:
+    """Where the roots and the CRLs of a config come from. Without roots, those of Microsoft's programme count."""
+
+    roots: bytes | None = None
+    crl_files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """By their names in the config."""
+    crl_urls: tuple[str, ...] = ()
+
+    @property
+    def root_thumbprints(self) -> frozenset[str] | None:
+        """The sha256 of the config's roots. None: it has none, and those of Microsoft's programme count."""
+        if self.roots is None:
+            return None
+        blocks = _PEM.findall(self.roots)
+        # What is not in PEM is one certificate in DER. What is not base64 has been rejected before.
+        certificates = [binascii.a2b_base64(block) for block in blocks] or [self.roots]
+        return frozenset(hashlib.sha256(one).hexdigest() for one in certificates)
 
 
 @dataclasses.dataclass(frozen=True)

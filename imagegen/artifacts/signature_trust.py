@@ -4,9 +4,8 @@ CRLs at URLs are downloaded each time: a list that is kept would miss what is re
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.authenticode.errors import MalformedData
@@ -15,20 +14,11 @@ from imagegen.authenticode.trust import load_trust
 from imagegen.errors import ConfigError, VerificationError
 
 if TYPE_CHECKING:
+    from imagegen.artifacts.signature_request import TrustSources
     from imagegen.authenticode.model import Trust
 
 CRLS_KEY: Final = "artifacts.signatures.crls"
 _NAME: Final = "%Y-%m-%d %H:%M UTC"
-
-
-@dataclasses.dataclass(frozen=True)
-class TrustSources:
-    """Where the roots and the CRLs of a config come from. Without roots, those of Microsoft's programme count."""
-
-    roots: bytes | None = None
-    crl_files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
-    """By their names in the config."""
-    crl_urls: tuple[str, ...] = ()
 
 
 def make_trust(sources: TrustSources, now: datetime.datetime, download: Callable[[str], bytes]) -> Trust:

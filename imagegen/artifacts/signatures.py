@@ -248,7 +248,7 @@ def _judge(request: SignatureRequest, member: str, verification: Verification) -
 
 def _unsigned_hint(request: SignatureRequest) -> str:
     if request.published:
-        return f"nobody publishes {request.published} with a signature: set {request.override} to a signed copy"
+        return f"no signature is published with {request.published}: set {request.override} to a signed copy"
     return f"sign it, or set {request.override} to a signed copy"
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.artifacts.lock import WHOLE_FILE, LockedArtifact
 from imagegen.artifacts.members import file_name
-from imagegen.artifacts.signature_request import SignatureRequest, is_covered
+from imagegen.artifacts.signature_request import SignatureRequest, TrustSources, is_covered
 from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.catalog.facts import table
-from imagegen.config.artifact_policy import PinnedUrl, Signer
+from imagegen.config.artifact_policy import PinnedUrl, Signer, is_url
+from imagegen.errors import WARNING
 from imagegen.plan.fitting import UnfitError, fit
 from imagegen.plan.model import PlannedSignature
 
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.artifacts.signature_request import UsedFiles
     from imagegen.config.model import ImageConfig
+    from imagegen.documents.yaml import Document
+    from imagegen.errors import Problem
+    from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import Draft, EvaluatedStep
 
-GENERAL_KEY: Final = "artifacts.signatures.signers"
+_SECTION: Final = "artifacts.signatures"
+_GENERAL_KEY: Final = f"{_SECTION}.signers"
 _OVERRIDES: Final = "overrides."
 
 
@@ -90,7 +95,7 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
         artifact=artifact.name,
         used=used,
         signers=tuple(_rule(signer) for signer in ([own] if own is not None else general)),
-        key=f"{artifact.key}.signer" if own is not None else GENERAL_KEY,
+        key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY,
         override=artifact.key,
         published="" if artifact.own else _known_unsigned(artifact),
         with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
@@ -105,6 +110,35 @@ def _known_unsigned(artifact: ArtifactRequest) -> str:
     """What is known to be unsigned where the artifact is published. Empty: it is signed, or nobody knows."""
     row = table("signers")["published"].get(artifact.key.removeprefix(_OVERRIDES))
     return str(row["what"]) if row and not row["signed"] else ""
+
+
+def unsigned_downloads(requests: Iterable[SignatureRequest], document: Document) -> Iterator[Problem]:
+    """A warning for each published artifact that nobody signs: no policy can accept it."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for request in requests:
+        if request.published:
+            found.setdefault((request.override, request.published, request.key), set()).add(request.artifact)
+    for (override, what, key), names in sorted(found.items()):
+        problem = document.problem(
+            ("artifacts", "signatures"),
+            f"no signature is published with {what}, but {key} requires one: {', '.join(sorted(names))}",
+            f"set {override} to a signed copy",
+        )
+        yield dataclasses.replace(problem, severity=WARNING)
+
+
+def trust_sources(spec: Spec) -> TrustSources:
+    """The roots and the CRLs of a config."""
+    policy, files = spec.config.artifacts.signatures, spec.own_files
+    if policy is None:
+        return TrustSources()
+    roots = files.get(f"{_SECTION}.roots")
+    crls = {crl: files.get(f"{_SECTION}.crls[{at}]") for at, crl in enumerate(policy.crls)}
+    return TrustSources(
+        roots=roots.data if roots else None,
+        crl_files={name: file.data for name, file in crls.items() if file},
+        crl_urls=tuple(name for name in crls if is_url(name)),
+    )
 
 
 def find_unchecked(requests: Mapping[str, SignatureRequest], artifacts: Mapping[str, LockedArtifact]) -> set[str]:

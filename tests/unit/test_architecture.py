@@ -120,6 +120,7 @@ MONOPOLIES = {
 LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
+    ("imagegen.loading", "imagegen.plan.signatures"),
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
