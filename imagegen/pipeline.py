@@ -18,6 +18,7 @@ from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
 from imagegen.artifacts.lookup import find_unlocked_images, lock_artifacts, lock_images
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.artifacts.signature_request import SignatureRequest, TrustSources
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
@@ -47,6 +48,7 @@ from imagegen.plan.download_policy import host_policy
 from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, find_missing, resolve
+from imagegen.plan.signatures import signature_requests, trust_sources
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
@@ -71,6 +73,16 @@ class PreparedTarget:
     def images(self) -> Mapping[str, ImageRequest]:
         """The container images that it puts on the machine, by their whole names."""
         return image_requests(self.steps, self.spec)
+
+    @functools.cached_property
+    def signatures(self) -> Mapping[str, SignatureRequest]:
+        """What must be signed in its artifacts, by their names."""
+        return signature_requests(self.spec.config, self.steps)
+
+    @property
+    def trust_sources(self) -> TrustSources:
+        """Where the roots of signatures come from, and what is revoked."""
+        return trust_sources(self.spec)
 
     @property
     def cloud(self) -> Provider:

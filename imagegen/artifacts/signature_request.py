@@ -19,6 +19,8 @@ from imagegen.authenticode.signer import SignerRule, nearest
 if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact, LockedSignature
 
+# In a rehearsal, which has a label, the file with the roots of its throw-away signatures.
+REHEARSAL_ROOTS: Final = "IMAGEGEN_REHEARSAL_ROOTS"
 _SHA1_DIGITS: Final = 40
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
