@@ -37,7 +37,7 @@ def _free(name: str) -> set[int]:
 
 
 @pytest.mark.parametrize("run", range(RUNS))
-@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("name", ["stamped.exe", "stamped.msi", "signed.ps1"])
 def test_no_change_of_a_protected_byte_is_valid(name: str, run: int) -> None:
     data, chance, found = fixture(name), random.Random(f"{name} {run}"), Counter[Verdict]()  # noqa: S311 - no secret
     for _ in range(CHANGES):

@@ -38,4 +38,5 @@ def test_osslsigncode_agrees(tmp_path: Path) -> None:
             argv = [tools.osslsigncode, "verify", "-CAfile", "roots.pem", "-in", name]
             _, output = tools.run(argv, tmp_path, codes=(code,))
             assert ("Succeeded" in output) == (code == 0), output
-            assert code or "Warning" not in output, output
+            # MSI packages may do without a second digest.
+            assert code or "invalid" not in output, output
