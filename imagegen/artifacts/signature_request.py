@@ -19,8 +19,9 @@ from imagegen.authenticode.signer import SignerRule, nearest
 if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact, LockedSignature
 
-# In a rehearsal, which has a label, the file with the roots of its throw-away signatures.
-REHEARSAL_ROOTS: Final = "IMAGEGEN_REHEARSAL_ROOTS"
+# A PEM file whose roots replace all others on this machine, as SSL_CERT_FILE does for servers. What the nodes trust
+# stays as it is.
+ROOTS_VARIABLE: Final = "IMAGEGEN_SIGNING_ROOTS"
 _SHA1_DIGITS: Final = 40
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 

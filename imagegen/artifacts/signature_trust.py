@@ -4,14 +4,18 @@ CRLs at URLs are downloaded each time: a list that is kept would miss what is re
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.revocation import read_revocation_lists
-from imagegen.authenticode.trust import load_trust
+from imagegen.authenticode.trust import LARGEST_BUNDLE, load_trust
 from imagegen.errors import ConfigError, VerificationError
+from imagegen.files import read_file
 
 if TYPE_CHECKING:
     from imagegen.artifacts.signature_request import TrustSources
@@ -19,6 +23,20 @@ if TYPE_CHECKING:
 
 CRLS_KEY: Final = "artifacts.signatures.crls"
 _NAME: Final = "%Y-%m-%d %H:%M UTC"
+
+
+def with_roots_of(environ: Mapping[str, str], sources: TrustSources, warn: Callable[[str], object]) -> TrustSources:
+    """The sources with the roots that the environment names, if it does."""
+    name = environ.get(ROOTS_VARIABLE)
+    if not name:
+        return sources
+    warn(f"signatures are judged by the roots in {name}, which {ROOTS_VARIABLE} names, and by no others")
+    try:
+        return dataclasses.replace(sources, roots=read_file(Path(name), limit=LARGEST_BUNDLE))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{ROOTS_VARIABLE} names {name}, which does not exist", hint="correct it or unset it"
+        ) from None
 
 
 def make_trust(sources: TrustSources, now: datetime.datetime, download: Callable[[str], bytes]) -> Trust:
@@ -30,7 +48,10 @@ def make_trust(sources: TrustSources, now: datetime.datetime, download: Callable
         roots = [sources.roots] if sources.roots is not None else []
         return load_trust(now=now, roots=roots, crls=[data for _, data in crls])
     except MalformedData as error:
-        raise ConfigError(f"artifacts.signatures.roots cannot be used: {error}") from error
+        raise ConfigError(
+            f"the roots of signatures cannot be used: {error}",
+            hint=f"correct the file of artifacts.signatures.roots, or the one that {ROOTS_VARIABLE} names",
+        ) from error
 
 
 def _check_crl(name: str, data: bytes, now: datetime.datetime) -> None:

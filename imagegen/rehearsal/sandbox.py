@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from imagegen.artifacts.registry_credentials import read_credentials
-from imagegen.artifacts.signature_request import REHEARSAL_ROOTS
+from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import expected_from_tree
@@ -123,7 +123,7 @@ class Sandbox:
         if self._setup.signing_roots:
             file = self._scratch / "signing-roots.pem"
             file.write_bytes(self._setup.signing_roots)
-            environ[REHEARSAL_ROOTS] = str(file)
+            environ[ROOTS_VARIABLE] = str(file)
         return environ
 
     @property

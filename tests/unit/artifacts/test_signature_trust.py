@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.signature_request import TrustSources
-from imagegen.artifacts.signature_trust import make_trust
+from imagegen.artifacts.signature_request import ROOTS_VARIABLE, TrustSources
+from imagegen.artifacts.signature_trust import make_trust, with_roots_of
 from imagegen.errors import ConfigError, ImagegenError, VerificationError
 from tests.authenticode.pki import LATER, NOW, START, make_crl, pki
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 URL = "https://ca.example.com/signing.crl"
 
@@ -61,10 +65,23 @@ def test_without_roots_those_of_microsofts_programme_count() -> None:
             VerificationError,
             f"{URL} is not a list of revoked certificates: the CRL cannot be read",
         ),
-        (TrustSources(roots=b"nothing"), ConfigError, "artifacts.signatures.roots cannot be used: "),
+        (TrustSources(roots=b"nothing"), ConfigError, "the roots of signatures cannot be used: "),
     ],
 )
 def test_what_cannot_be_used_is_refused(sources: TrustSources, error: type[ImagegenError], says: str) -> None:
     with pytest.raises(error) as raised:
         make_trust(sources, NOW, lambda _: b"<html>")
     assert raised.value.message.startswith(says)
+
+
+def test_the_environment_may_name_other_roots(tmp_path: Path) -> None:
+    file, said = tmp_path / "roots.pem", list[str]()
+    file.write_bytes(b"other roots")
+    sources = TrustSources(roots=b"the config's", crl_urls=(URL,))
+    assert with_roots_of({}, sources, said.append) is sources
+    assert said == []
+    found = with_roots_of({ROOTS_VARIABLE: str(file)}, sources, said.append)
+    assert (found.roots, found.crl_urls) == (b"other roots", (URL,))
+    assert said == [f"signatures are judged by the roots in {file}, which {ROOTS_VARIABLE} names, and by no others"]
+    with pytest.raises(ConfigError, match="which does not exist"):
+        with_roots_of({ROOTS_VARIABLE: str(tmp_path / "none.pem")}, sources, said.append)
