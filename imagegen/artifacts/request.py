@@ -23,6 +23,14 @@ class TakenFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class PublishedDigest:
+    """Where the digest of an artifact is published. If it is `required`, the artifact is refused without it."""
+
+    url: str
+    required: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class ArtifactRequest:
     """The URL of an artifact, and what its bytes must be."""
 
@@ -45,6 +53,10 @@ class ArtifactRequest:
     published one, or if the bytes are used as they are."""
     any_name: bool = False
     """Whether the only program of an archive is the right one, whatever its name: the config chooses the name."""
+    digest: PublishedDigest | None = None
+    """Where its project publishes its digest, if that is known."""
+    released: str = ""
+    """The day of its release, if the catalogue knows it."""
 
     @property
     def is_one_file(self) -> bool:
