@@ -32,7 +32,7 @@ from imagegen.files import write_tree
 from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.loading import Loaded, reject_unimplemented
-from imagegen.locking import look_up, read_lock_for, verify_frozen
+from imagegen.locking import look_up, read_lock_for, verify_frozen, verify_signatures
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     FinishedBuild,
@@ -256,6 +256,7 @@ def build_and_publish(
     target.registry_credentials(run)
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
     lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
+    verify_signatures(target, lock, lock_file, run=run, console=console)
     decision = decide(target, lock)
     image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder

@@ -9,19 +9,25 @@ import binascii
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from imagegen.authenticode.model import Name
 from imagegen.authenticode.names import parse_name
 from imagegen.authenticode.signer import SignerRule, nearest
+from imagegen.errors import ConfigError, VerificationError
+from imagegen.files import read_file
+from imagegen.lines import counted
 
 if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact, LockedSignature
+    from imagegen.authenticode.model import Trust
 
 # A PEM file whose roots replace all others on this machine, as SSL_CERT_FILE does for servers. What the nodes trust
 # stays as it is.
 ROOTS_VARIABLE: Final = "IMAGEGEN_SIGNING_ROOTS"
+_LARGEST_ROOTS: Final = 16 * 2**20
 _SHA1_DIGITS: Final = 40
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
@@ -71,9 +77,27 @@ class TrustSources:
         if self.roots is None:
             return None
         blocks = _PEM.findall(self.roots)
-        # What is not in PEM is one certificate in DER. What is not base64 has been rejected before.
-        certificates = [binascii.a2b_base64(block) for block in blocks] or [self.roots]
+        # What is not in PEM is one certificate in DER.
+        try:
+            certificates = [binascii.a2b_base64(block) for block in blocks] or [self.roots]
+        except binascii.Error:
+            # Whoever reads the certificates rejects it.
+            certificates = []
         return frozenset(hashlib.sha256(one).hexdigest() for one in certificates)
+
+
+def with_roots_of(environ: Mapping[str, str], sources: TrustSources, warn: Callable[[str], object]) -> TrustSources:
+    """The sources with the roots that the environment names, if it does."""
+    name = environ.get(ROOTS_VARIABLE)
+    if not name:
+        return sources
+    warn(f"signatures are judged by the roots in {name}, which {ROOTS_VARIABLE} names, and by no others")
+    try:
+        return dataclasses.replace(sources, roots=read_file(Path(name), limit=_LARGEST_ROOTS))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{ROOTS_VARIABLE} names {name}, which does not exist", hint="correct it or unset it"
+        ) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +120,51 @@ class LockedCertificate:
     def issuer(self) -> Name:
         """A lock names the issuers themselves."""
         return Name(())
+
+
+class SignatureError(VerificationError):
+    """The signatures of some files are not as the config requires. A hint that several have stands once."""
+
+    def __init__(self, found: Iterable[SignatureProblem]) -> None:
+        self.found = tuple(found)
+        by_hint: dict[str, list[str]] = {}
+        for problem in self.found:
+            by_hint.setdefault(problem.hint, []).append(problem.message)
+        super().__init__(
+            f"the signature of {counted(len(self.found), 'file')} is not as the config requires",
+            details=[line for hint, messages in by_hint.items() for line in (*messages, f"  hint: {hint}")],
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SignaturePolicy:
+    """What must be signed in the artifacts of a config, by their names, and what is trusted."""
+
+    requests: Mapping[str, SignatureRequest]
+    roots: frozenset[str] | None
+    """The sha256 of the only trusted roots. None: those of Microsoft's programme."""
+    load_trust: Callable[[], Trust]
+    """Reads the roots, and downloads CRLs."""
+
+    def knows(self, name: str, entry: LockedArtifact) -> bool:
+        """Whether what the lock says of an artifact is enough to judge it. Then `reject_locked` does."""
+        request = self.requests.get(name)
+        return request is None or (judge_facts(request, entry) is not None and self._has_trusted_roots(entry))
+
+    def reject_locked(self, entries: Mapping[str, LockedArtifact]) -> None:
+        """Reject entries whose signers may not sign."""
+        reject_wrong_signers(self.requests, entries)
+
+    def _has_trusted_roots(self, entry: LockedArtifact) -> bool:
+        found = {signature.root.thumbprint for signature in (entry.signed or {}).values()}
+        return self.roots is None or found <= self.roots
+
+
+def reject_wrong_signers(requests: Mapping[str, SignatureRequest], entries: Mapping[str, LockedArtifact]) -> None:
+    """Reject the entries of a lock whose signers, as it names them, may not sign."""
+    both = sorted(requests.keys() & entries.keys())
+    if problems := [problem for name in both for problem in judge_facts(requests[name], entries[name]) or ()]:
+        raise SignatureError(problems)
 
 
 def place(artifact: str, member: str) -> str:

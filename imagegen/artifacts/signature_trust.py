@@ -4,39 +4,35 @@ CRLs at URLs are downloaded each time: a list that is kept would miss what is re
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.download import Download
 from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.revocation import read_revocation_lists
-from imagegen.authenticode.trust import LARGEST_BUNDLE, load_trust
+from imagegen.authenticode.revocation import LARGEST_LIST, read_revocation_lists
+from imagegen.authenticode.trust import load_trust
 from imagegen.errors import ConfigError, VerificationError
-from imagegen.files import read_file
 
 if TYPE_CHECKING:
     from imagegen.artifacts.signature_request import TrustSources
     from imagegen.authenticode.model import Trust
+    from imagegen.console import Console
+    from imagegen.hosts import HostPolicy
 
 CRLS_KEY: Final = "artifacts.signatures.crls"
 _NAME: Final = "%Y-%m-%d %H:%M UTC"
 
 
-def with_roots_of(environ: Mapping[str, str], sources: TrustSources, warn: Callable[[str], object]) -> TrustSources:
-    """The sources with the roots that the environment names, if it does."""
-    name = environ.get(ROOTS_VARIABLE)
-    if not name:
-        return sources
-    warn(f"signatures are judged by the roots in {name}, which {ROOTS_VARIABLE} names, and by no others")
-    try:
-        return dataclasses.replace(sources, roots=read_file(Path(name), limit=LARGEST_BUNDLE))
-    except FileNotFoundError:
-        raise ConfigError(
-            f"{ROOTS_VARIABLE} names {name}, which does not exist", hint="correct it or unset it"
-        ) from None
+def download_crl(url: str, *, environ: Mapping[str, str], hosts: HostPolicy, console: Console) -> bytes:
+    """A CRL from its URL, of a bounded size."""
+    download = Download(url=url, environ=environ, console=console, hosts=hosts, key=CRLS_KEY, limit=LARGEST_LIST)
+    with tempfile.TemporaryFile() as file:
+        download.fill(file)
+        file.seek(0)
+        return file.read()
 
 
 def make_trust(sources: TrustSources, now: datetime.datetime, download: Callable[[str], bytes]) -> Trust:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.archive import open_members
 from imagegen.artifacts.installer_package import PackageError, open_package
 from imagegen.artifacts.lock import WHOLE_FILE, LockedIssuer, LockedSignature
 from imagegen.artifacts.signature_request import SignatureProblem, place, wrong_signer
@@ -19,11 +18,10 @@ from imagegen.authenticode.model import FileKind, Verdict
 from imagegen.authenticode.script import COMMENTS
 from imagegen.authenticode.signer import nearest
 from imagegen.authenticode.verify import read_catalogue, verify
-from imagegen.errors import RefusedError, VerificationError
-from imagegen.lines import counted
+from imagegen.errors import RefusedError
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.archive import ArchiveFormat, OpenMember
+    from imagegen.artifacts.opened import OpenedArtifact
     from imagegen.artifacts.signature_request import SignatureRequest
     from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust, Verification
 
@@ -45,25 +43,11 @@ _HINTS: Final[Mapping[Verdict, str]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenedArtifact:
-    """A downloaded artifact. If it is an archive that is unpacked: its format, and the sha256 of its members."""
-
-    name: str
-    file: Path
-    format: ArchiveFormat | None = None
-    members: Mapping[str, str] | None = None
-
-    def open(self) -> Iterator[OpenMember]:
-        """Each member, if it is an archive."""
-        return open_members(self.file, self.format, self.name) if self.format else iter(())
-
-
-@dataclasses.dataclass(frozen=True)
 class CheckedSignatures:
     """What was found in one artifact: the signatures that may be there, the files that need none, and the problems."""
 
-    signed: Mapping[str, LockedSignature]
-    not_programs: tuple[str, ...]
+    signed: dict[str, LockedSignature]
+    not_programs: list[str]
     problems: tuple[SignatureProblem, ...]
 
 
@@ -101,22 +85,9 @@ def check_signatures(
     judged = {member: _judge(request, member, one) for member, one in found.items() if not _needs_none(one)}
     return CheckedSignatures(
         {member: one for member, one in judged.items() if isinstance(one, LockedSignature)},
-        tuple(sorted(others)),
+        sorted(others),
         (*(one for one in judged.values() if isinstance(one, SignatureProblem)), *inner),
     )
-
-
-def reject_problems(problems: Iterable[SignatureProblem]) -> None:
-    """Raise one error with all problems. A hint that several have stands once, below the last of them."""
-    by_hint: dict[str, list[str]] = {}
-    for problem in problems:
-        by_hint.setdefault(problem.hint, []).append(problem.message)
-    if by_hint:
-        count = counted(sum(map(len, by_hint.values())), "file")
-        raise VerificationError(
-            f"the signature of {count} is not as the config requires",
-            details=[line for hint, messages in by_hint.items() for line in (*messages, f"  hint: {hint}")],
-        )
 
 
 def _check_contents(

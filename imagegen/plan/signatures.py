@@ -112,6 +112,29 @@ def _known_unsigned(artifact: ArtifactRequest) -> str:
     return str(row["what"]) if row and not row["signed"] else ""
 
 
+def merge_requests(targets: Iterable[Mapping[str, SignatureRequest]]) -> dict[str, SignatureRequest]:
+    """What must be signed for several targets, which share a lock: each file that one of them gets."""
+    found: dict[str, SignatureRequest] = {}
+    for name, request in (item for requests in targets for item in requests.items()):
+        before = found.get(name)
+        used = _AnyOf((before.used, request.used)) if before else request.used
+        found[name] = dataclasses.replace(request, used=used)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _AnyOf:
+    """The files of several."""
+
+    parts: tuple[UsedFiles, ...]
+
+    def select(self, members: Mapping[str, str] | None) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for member, names in (item for part in self.parts for item in part.select(members).items()):
+            found[member] = found.get(member, frozenset()) | names
+        return found
+
+
 def unsigned_downloads(requests: Iterable[SignatureRequest], document: Document) -> Iterator[Problem]:
     """A warning for each published artifact that nobody signs: no policy can accept it."""
     found: dict[tuple[str, str, str], set[str]] = {}

@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
     "artifacts": {"console"},
-    "locking": {"console", "pipeline", "providers"},
+    "locking": {"authenticode", "console", "pipeline", "providers"},
     "judging": {"config", "documents", "providers", "settle", "steps"},
     "providers": {"console", "documents", "plan", "settle"},
     "settle": {"config", "documents", "providers"},
@@ -133,6 +133,8 @@ LAZY = {
     *(("imagegen.rules.signatures", f"imagegen.authenticode.{name}") for name in ("errors", "revocation", "trust")),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
+    ("imagegen.artifacts.lookup", "imagegen.artifacts.signatures"),
+    ("imagegen.locking", "imagegen.artifacts.signature_trust"),
 }
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}

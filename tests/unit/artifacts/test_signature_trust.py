@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.signature_request import ROOTS_VARIABLE, TrustSources
-from imagegen.artifacts.signature_trust import make_trust, with_roots_of
+from imagegen.artifacts.signature_request import ROOTS_VARIABLE, TrustSources, with_roots_of
+from imagegen.artifacts.signature_trust import make_trust
 from imagegen.errors import ConfigError, ImagegenError, VerificationError
 from tests.authenticode.pki import LATER, NOW, START, make_crl, pki
 

@@ -11,8 +11,9 @@ import pytest
 
 from imagegen.artifacts.archive import read_members
 from imagegen.artifacts.lock import WHOLE_FILE, LockedIssuer
+from imagegen.artifacts.opened import OpenedArtifact
 from imagegen.artifacts.signature_request import SignatureRequest
-from imagegen.artifacts.signatures import CheckedSignatures, OpenedArtifact, check_signatures
+from imagegen.artifacts.signatures import CheckedSignatures, check_signatures
 from imagegen.authenticode.contents import PE_IMAGE
 from imagegen.authenticode.pe import PortableExecutable
 from imagegen.authenticode.signer import parse_signer
@@ -91,7 +92,7 @@ def test_a_catalogue_signs_for_the_files_beside_it(tmp_path: Path) -> None:
     assert {path: one.by for path, one in found.signed.items()} == {
         **{"program.exe": "catalogue", "run.ps1": "catalogue", "agent.cat": "own"},
     }
-    assert found.not_programs == ("read.me",)
+    assert found.not_programs == ["read.me"]
 
 
 def test_a_catalogue_counts_for_a_file_that_is_taken_without_it(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_the_bytes_tell_a_program_and_the_name_tells_a_script(tmp_path: Path) ->
     data = archive(tool=fixture("program.exe"), run_ps1=SCRIPT, run_txt=SCRIPT, text_exe=TEXT)
     found = check(tmp_path, data)
     assert [problem.message.split(" ")[1] for problem in found.problems] == ["tool", "run.ps1", "text.exe"]
-    assert found.not_programs == ("run.txt",)
+    assert found.not_programs == ["run.txt"]
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
