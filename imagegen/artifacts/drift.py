@@ -47,7 +47,8 @@ def _changes(before: Mapping[str, _Facts], now: Mapping[str, _Facts]) -> Iterato
     for name, facts in now.items():
         known = before.get(name)
         if known is None:
-            yield Change(name, _NONE, _text(facts, [key for key in facts if key not in _FOLLOWS], {}))
+            shown = [key for key, value in facts.items() if key not in _FOLLOWS and value is not None]
+            yield Change(name, _NONE, _text(facts, shown, {}))
         elif keys := [key for key in facts if known.get(key) != facts[key]]:
             # The others follow from the digest.
             shown = [key for key in keys if key not in _FOLLOWS] or keys
@@ -55,13 +56,13 @@ def _changes(before: Mapping[str, _Facts], now: Mapping[str, _Facts]) -> Iterato
 
 
 def _text(facts: _Facts, keys: Iterable[str], other: _Facts) -> str:
-    shown = ((key, _value(facts.get(key), other.get(key))) for key in keys)
-    return ", ".join(f"{key} {value}" for key, value in shown if value)
+    return ", ".join(f"{key} {_value(facts.get(key), other.get(key))}" for key in keys)
 
 
 def _value(value: object, other: object) -> str:
     """Of a map, the first item that differs."""
     if not isinstance(value, Mapping):
-        return "" if value is None else str(value)
+        return "none" if value is None else str(value)
     others = other if isinstance(other, Mapping) else {}
-    return next((f"{key}: {item}" for key, item in value.items() if others.get(key) != item), "without an item")
+    key = next(key for key in sorted({*value, *others}) if value.get(key) != others.get(key))
+    return f"{key}: {value[key]}" if key in value else f"without {key}"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import Final
 
 import click
 
@@ -11,6 +12,8 @@ from imagegen.cli.output import print_as
 from imagegen.console import seconds
 from imagegen.lines import counted, shown_size
 from imagegen.locking import open_cache
+
+_DAY: Final = 86400
 
 
 @click.command("list")
@@ -34,8 +37,9 @@ def file_json(file: CachedFile) -> dict[str, object]:
 
 def file_line(file: CachedFile) -> str:
     """A file of the cache in one line."""
-    age = seconds(max(0.0, time.time() - file.used))
-    return f"{file.sha256}  {shown_size(file.size):>9}  used {age} ago"
+    age = max(0.0, time.time() - file.used)
+    shown = counted(int(age // _DAY), "day") if age >= 2 * _DAY else seconds(age)
+    return f"{file.sha256}  {shown_size(file.size):>9}  used {shown} ago"
 
 
 def _lines(files: list[CachedFile]) -> Iterator[str]:
