@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "authenticode": {"lines"},
     "catalog": {"contents"},
     "resources": set(),
-    "artifacts": {"errors", "files", "lines", "resources", "signals"},
+    "artifacts": {"authenticode", "errors", "files", "lines", "resources", "signals"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
     "providers": {"artifacts", "canonical", "catalog", "errors", "judging", "resources"},
@@ -71,7 +71,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("files", "manifest", "pipeline", "providers", "resources", "signals"),
     },
     "cli": {
-        *("artifacts", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents", "errors"),
+        *(
+            "artifacts",
+            "authenticode",
+            "build",
+            "catalog",
+            "compare",
+            "config",
+            "console",
+            "describe",
+            "doctor",
+            "documents",
+            "errors",
+        ),
         *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
         *("providers", "rehearsal", "resources", "rules", "samples"),
     },
@@ -90,6 +102,7 @@ MAY_NAME: dict[str, set[str]] = {
     "doctor": {"console", "settle", "steps"},
     "rehearsal": {"settle", "steps"},
     "samples": {"settle"},
+    "cli": {"steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}
