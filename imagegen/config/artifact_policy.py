@@ -67,7 +67,7 @@ class PinnedUrl(Strict):
     """Another source of an artifact, with its sha256 and signer."""
 
     url: HttpsUrl = pydantic.Field(
-        description="The https URL of the artifact; for a base URL, the folder with the files.",
+        description="The https URL of the artifact; a base URL is a folder, a template with `{name}`, or an archive.",
         examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
     )
     sha256: PastedSha256 | None = pydantic.Field(
