@@ -205,10 +205,15 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
     wanted = artifact_requests(evaluated)
     have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
-    have -= find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
+    unchecked = have & find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
     images = image_requests(evaluated, spec)
     known = {name for name in images.keys() & lock.images.keys() if lock.images[name].answers(images[name])}
-    return missing + [name for name in wanted if name not in have] + [name for name in images if name not in known]
+    return [
+        *missing,
+        *(name for name in wanted if name not in have),
+        *(f"the signatures of {name}" for name in wanted if name in unchecked),
+        *(name for name in images if name not in known),
+    ]
 
 
 def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
