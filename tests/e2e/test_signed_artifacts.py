@@ -1,4 +1,4 @@
-"""configs/signed-artifacts.yaml is built with signed stand-ins, and refused if one of them is not signed as required."""
+"""configs/signed-artifacts.yaml is built with signed stand-ins, and refused if one is not signed as required."""
 
 from __future__ import annotations
 
