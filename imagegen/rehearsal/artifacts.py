@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from imagegen.steps.evaluate import EvaluatedStep
 
 _PROGRAMS = (".exe", ".dll")
+_MARK = b"MZ "
 _HINT = "`imagegen catalog releases` lists the records; add those of your own steps to their meta/releases.yml"
 
 
@@ -82,7 +83,7 @@ def _bytes_for(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> bytes:
         if is_program(name) and (program := _program(name, members)):
             return program
     published = published or releases.find(request.published)
-    return _stand_in(published) if published else _content(_own_name(request))
+    return _stand_in(published) if published else _own_content(_name(request.published), request)
 
 
 def _contents(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> dict[str, bytes | None]:
@@ -91,7 +92,8 @@ def _contents(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> dict[st
     for step, request in asked:
         published, name = releases_for(step.step).find(request.published), _name(request.published)
         if published is None:
-            found[_own_name(request)] = _content(_own_name(request))
+            name = f"{name.partition('.')[0]}.exe" if is_archive(name) else name
+            found[name] = _own_content(name, request)
         elif not isinstance(published.release, PackageRelease):
             found = {**_members(published), **found}
             # Files of one folder may be of different versions.
@@ -105,9 +107,11 @@ def _program(name: str, members: dict[str, bytes | None]) -> bytes | None:
     return programs.get(name, next(iter(programs.values())) if len(programs) == 1 else None)
 
 
-def _own_name(request: ArtifactRequest) -> str:
-    """The name of a file without a record: the URL says it, or the config that names the file on the machine."""
-    return request.files[0].name if request.any_name and request.files else _name(request.published)
+def _own_content(name: str, request: ArtifactRequest) -> bytes:
+    """A file without a record. The config itself says whether it is a program: by its name on the machine."""
+    content = _content(name)
+    is_binary = any(file.name.lower().endswith(_PROGRAMS) for file in request.files)
+    return content if content.startswith(_MARK) or not is_binary else _MARK + content
 
 
 def _name(url: str) -> str:
@@ -132,7 +136,7 @@ def _stand_in(published: PublishedFile) -> bytes:
 def _content(path: str, version: str = "") -> bytes:
     """The bytes of a program or a text, depending on its name. They hold the version, which a booted machine reads."""
     text = f"a stand-in for {path}{f' {version}' if version else ''}, made for a rehearsal\n".encode()
-    return b"MZ " + text if path.lower().endswith(_PROGRAMS) else text
+    return _MARK + text if path.lower().endswith(_PROGRAMS) else text
 
 
 def _msi(release: PackageRelease, version: str, members: dict[str, bytes | None]) -> bytes:
