@@ -108,9 +108,10 @@ class Extensions:
     extended_usage: frozenset[str] | None = None
     # Critical extensions that imagegen does not know: such a certificate must be refused (RFC 5280, 4.2).
     unknown_critical: tuple[str, ...] = ()
-    # Encoded beginnings of the subjects that certificates below this one may have, and may not have.
-    permitted_names: tuple[tuple[bytes, ...], ...] | None = None
-    excluded_names: tuple[tuple[bytes, ...], ...] = ()
+    # Beginnings of the subjects that certificates below this one may have, and may not have. Each part is in the form
+    # in which RFC 5280, 7.1, compares them.
+    permitted_names: tuple[tuple[str, ...], ...] | None = None
+    excluded_names: tuple[tuple[str, ...], ...] = ()
     subject_key_id: bytes | None = None
     authority_key_id: bytes | None = None
 
@@ -182,8 +183,9 @@ class Signature:
 
     @property
     def root(self) -> Certificate | None:
-        """The root of the chain, if it was found."""
-        return self.chain[-1] if self.chain and self.chain[-1].is_self_issued else None
+        """The root at the end of the chain, trusted or not. None: the chain has no end."""
+        is_complete = self.verdict not in (Verdict.ALTERED, Verdict.UNTRUSTED)
+        return self.chain[-1] if self.chain and (is_complete or self.chain[-1].is_self_issued) else None
 
 
 @dataclasses.dataclass(frozen=True)
