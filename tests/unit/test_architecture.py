@@ -286,6 +286,21 @@ def lazy_imports(module: Module) -> list[str]:
     ]
 
 
+def imported_by(name: str) -> set[str]:
+    """What the module imports when it is imported, with all that follows."""
+    by_name = {module.name: module for module in MODULES}
+    found, waiting = set[str](), [name]
+    while waiting:
+        module = by_name.get(waiting.pop())
+        for item in module.imports if module else ():
+            parts = item.module.split(".")
+            names = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+            if not (item.in_function or item.for_types):
+                waiting += names - found
+                found |= names
+    return found
+
+
 def own_writers(module: Module) -> list[str]:
     """Temporary files that take the place of others; folders of them are for whoever needs one."""
     return [
@@ -578,3 +593,10 @@ def test_arrows_to_the_right_are_seen(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["imagegen.providers.azure.client", "imagegen.providers.aws.client"])
 def test_clouds_inside_functions_are_fine(name: str) -> None:
     assert eager_clouds(Module(name, Path("-"), "def f() -> None:\n    import boto3\n")) == []
+
+
+@pytest.mark.parametrize("start", ["imagegen.cli.main", "imagegen.cli.verbs.validate", "imagegen.cli.verbs.artifacts"])
+def test_help_and_validate_import_nothing_that_downloads(start: str) -> None:
+    heavy = {"httpx", "rich", "imagegen.locking", "imagegen.artifacts.cache", "imagegen.artifacts.lookup"}
+    assert imported_by(start) & heavy == set()
+    assert imported_by("imagegen.cli.verbs.lock") >= heavy
