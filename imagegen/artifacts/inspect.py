@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 from imagegen.artifacts.archive import find_type, open_members
 from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.artifacts.found_signature import FoundSignature, describe_signature
+from imagegen.artifacts.package_properties import read_properties
 from imagegen.artifacts.version_resource import read_version
 from imagegen.authenticode.script import COMMENTS
 from imagegen.authenticode.verify import read_catalogue, verify
@@ -94,12 +95,13 @@ def _extension(name: str) -> str:
 def _look_into(
     file: IO[bytes], kind: FileType, size: int, name: str, trust: Trust, catalogues: Sequence[Catalogue]
 ) -> tuple[dict[str, str], FoundSignature | None]:
-    """The version resource and the signature."""
+    """The version resource or the properties of a package, and the signature."""
     if not _may_be_signed(kind, name):
         return {}, None
     if size > LARGEST_PROGRAM:
         return {}, FoundSignature("not checked", f"the file is larger than {LARGEST_PROGRAM // 2**30} GiB")
-    return read_version(file), describe_signature(verify(file, name, trust, catalogues))
+    version = read_properties(file) if kind == "msi" else read_version(file)
+    return version, describe_signature(verify(file, name, trust, catalogues))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,13 @@ Override = dict[str, str]
 """The keys and values of an override."""
 
 _SHOWN_FILES: Final = 20
-_VERSION_LABELS: Final = {"ProductVersion": "product ", "CompanyName": "", "OriginalFilename": "as "}
+_VERSION_LABELS: Final = {
+    "FileVersion": "",
+    "ProductName": "",
+    "ProductVersion": "product ",
+    "CompanyName": "",
+    "OriginalFilename": "as ",
+}
 
 
 def make_overrides(found: Inspection, name: str, url: str) -> dict[str, Override]:
@@ -28,7 +34,7 @@ def make_overrides(found: Inspection, name: str, url: str) -> dict[str, Override
     names = _file_names(found) or {name, found.file.version.get("OriginalFilename", "")}
     signer = _common_signer(found)
     lines = {"url": url, "sha256": found.file.sha256, **({"signer": signer} if signer else {})}
-    return dict.fromkeys(find_overrides(names - {""}, url, is_package=found.file.type == "msi"), lines)
+    return dict.fromkeys(find_overrides(names - {""}, url, product=found.file.version.get("ProductName", "")), lines)
 
 
 def _file_names(found: Inspection) -> set[str]:
@@ -36,8 +42,8 @@ def _file_names(found: Inspection) -> set[str]:
 
 
 def _signatures(found: Inspection) -> dict[str, FoundSignature]:
-    """The verdict on each file that may be signed."""
-    files = {"the file": found.file} if found.members is None else dict(sorted(found.members.items()))
+    """The verdict on each file that may be signed, by its path in the archive."""
+    files = {"": found.file} if found.members is None else dict(sorted(found.members.items()))
     return {path: file.signature for path, file in files.items() if file.signature}
 
 
@@ -78,9 +84,8 @@ def _file_lines(file: InspectedFile, lead: str) -> Iterator[str]:
     yield f"{lead}size       {counted(file.size, 'byte')}"
     yield f"{lead}sha256     {file.sha256}"
     if version := file.version:
-        parts = [version.get("FileVersion", ""), version.get("ProductName", "")]
-        parts += [f"{label}{version[key]}" for key, label in _VERSION_LABELS.items() if key in version]
-        yield f"{lead}version    {', '.join(filter(None, parts))}"
+        parts = [f"{label}{version[key]}" for key, label in _VERSION_LABELS.items() if key in version]
+        yield f"{lead}version    {', '.join(parts)}"
     if file.signature:
         yield from _signature_lines(file.signature, lead)
 
@@ -125,5 +130,9 @@ def _override_lines(found: Inspection, overrides: Mapping[str, Override]) -> Ite
 
 
 def _why_no_signer(signatures: Mapping[str, FoundSignature]) -> str:
-    without = [f"{path}: {signature.verdict}" for path, signature in signatures.items() if not signature.rule]
+    without = [
+        f"{path}: {signature.verdict}".removeprefix(": ")
+        for path, signature in signatures.items()
+        if not signature.rule
+    ]
     return without[0] if without else "the programs have several signers" if signatures else ""

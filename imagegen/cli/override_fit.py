@@ -36,11 +36,11 @@ class _Wanted:
         return all(one & names for one in self.all) if self.all else bool(self.some & names)
 
 
-def find_overrides(names: Iterable[str], url: str, *, is_package: bool) -> list[str]:
-    """The overrides that a download fits which has files with these names; an MSI package, those of packages."""
+def find_overrides(names: Iterable[str], url: str, *, product: str = "") -> list[str]:
+    """The overrides that a download fits which has files with these names, or is the package of this product."""
     have = {name.lower() for name in names}
     judged = [
-        (meta, _is_package(step, artifact) if is_package else _wanted(step, artifact, meta).fits(have))
+        (meta, _wanted(step, artifact, meta).fits(have) or _is_package_of(product, step, artifact))
         for step in loading.load_steps().values()
         for artifact, meta in step.meta.artifacts.items()
     ]
@@ -70,8 +70,9 @@ def _resources(step: Step, artifact: str) -> Iterator[tuple[str, Mapping[str, An
                 yield kind, fields, str(entry.get("each", ""))
 
 
-def _is_package(step: Step, artifact: str) -> bool:
-    return any(kind == "package" for kind, _, _ in _resources(step, artifact))
+def _is_package_of(product: str, step: Step, artifact: str) -> bool:
+    """Whether the product is that of an artifact which is a package: the name of the artifact is part of its name."""
+    return artifact in product.lower() and any(kind == "package" for kind, _, _ in _resources(step, artifact))
 
 
 def _wanted(step: Step, artifact: str, meta: ArtifactMeta) -> _Wanted:

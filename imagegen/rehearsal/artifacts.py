@@ -89,7 +89,8 @@ def _bytes_for(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]], sign: Sig
             return finish(name, program)
     published = published or releases.find(request.published)
     if published is None:
-        return finish(_own_name(request), _content(_own_name(request)))
+        name = _name(request.published)
+        return finish(name, _own_content(name, request))
     if sign and isinstance(published.release, ArchiveRelease):
         return _pack(_members(published), finish, is_zip=published.release.format == "zip")
     return finish(published.name, _stand_in(published))
@@ -107,7 +108,8 @@ def _contents(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> dict[st
     for step, request in asked:
         published, name = releases_for(step.step).find(request.published), _name(request.published)
         if published is None:
-            found[_own_name(request)] = _content(_own_name(request))
+            name = f"{name.partition('.')[0]}.exe" if is_archive(name) else name
+            found[name] = _own_content(name, request)
         elif not isinstance(published.release, PackageRelease):
             found = {**_members(published), **found}
             # Files of one folder may be of different versions.
@@ -121,9 +123,11 @@ def _program(name: str, members: dict[str, bytes | None]) -> bytes | None:
     return programs.get(name, next(iter(programs.values())) if len(programs) == 1 else None)
 
 
-def _own_name(request: ArtifactRequest) -> str:
-    """The name of a file without a record: the URL says it, or the config that names the file on the machine."""
-    return request.files[0].name if request.any_name and request.files else _name(request.published)
+def _own_content(name: str, request: ArtifactRequest) -> bytes:
+    """A file without a record. The config itself says whether it is a program: by its name on the machine."""
+    content = _content(name)
+    is_binary = any(file.name.lower().endswith(_PROGRAMS) for file in request.files)
+    return make_program(content) if is_binary and not name.lower().endswith(_PROGRAMS) else content
 
 
 def _name(url: str) -> str:

@@ -96,6 +96,7 @@ def test_every_file_of_an_archive_is_looked_into(look: Look, pack: Callable[[Map
         "README": None,
     }
     assert members["bin/unsigned.exe"].version["CompanyName"] == "Example Corporation"
+    assert members["setup.msi"].version["ProductVersion"] == "1.0.0"
 
 
 def test_a_catalogue_signs_for_the_files_beside_it_wherever_it_stands(look: Look) -> None:

@@ -155,24 +155,25 @@ def test_many_other_files_are_cut_and_hostile_names_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("names", "url", "is_package", "fitting"),
+    ("names", "url", "product", "fitting"),
     [
-        (["Kubelet.exe"], "https://x/kubelet.zip", False, ["kubelet_url"]),
-        (["kubelet.exe", "kubeadm.exe"], "https://x/all.zip", False, ["kubernetes_base_url"]),
+        (["Kubelet.exe"], "https://x/kubelet.zip", "", ["kubelet_url"]),
+        (["kubelet.exe", "kubeadm.exe"], "https://x/all.zip", "", ["kubernetes_base_url"]),
         # A base URL is an archive only if it ends like one.
-        (["kubelet.exe", "kubeadm.exe"], "https://x/download", False, ["kubeadm_url", "kubelet_url"]),
-        (["kube-log-runner.exe"], "https://x/a", False, ["kube_log_runner_url"]),
-        ([*CONTAINERS, "crictl.exe"], "https://x/a", False, ["containerd_url", "crictl_url"]),
-        (["containerd.exe", "ctr.exe"], "https://x/a", False, []),
-        (["nssm.exe"], "https://x/a", False, ["nssm_url"]),
-        (["csi-proxy.exe"], "https://x/a", False, ["csi_proxy_url"]),
-        (["flannel.exe"], "https://x/a", False, ["flannel_plugin_url"]),
-        (["host-local.exe"], "https://x/a", False, ["cni_plugins_url"]),
-        (["docker.exe", "dockerd.exe"], "https://x/a", False, ["docker_url"]),
-        (["collectlogs.ps1"], "https://x/a.zip", False, []),
-        ([], "https://x/a.msi", True, ["cloudbase_init_url"]),
-        (["README"], "https://x/a.zip", False, []),
+        (["kubelet.exe", "kubeadm.exe"], "https://x/download", "", ["kubeadm_url", "kubelet_url"]),
+        (["kube-log-runner.exe"], "https://x/a", "", ["kube_log_runner_url"]),
+        ([*CONTAINERS, "crictl.exe"], "https://x/a", "", ["containerd_url", "crictl_url"]),
+        (["containerd.exe", "ctr.exe"], "https://x/a", "", []),
+        (["nssm.exe"], "https://x/a", "", ["nssm_url"]),
+        (["csi-proxy.exe"], "https://x/a", "", ["csi_proxy_url"]),
+        (["flannel.exe"], "https://x/a", "", ["flannel_plugin_url"]),
+        (["host-local.exe"], "https://x/a", "", ["cni_plugins_url"]),
+        (["docker.exe", "dockerd.exe"], "https://x/a", "", ["docker_url"]),
+        (["collectlogs.ps1"], "https://x/a.zip", "", []),
+        ([], "https://x/a.msi", "Cloudbase-Init 1.1.8", ["cloudbase_init_url"]),
+        ([], "https://x/a.msi", "Example", []),
+        (["README"], "https://x/a.zip", "", []),
     ],
 )
-def test_overrides_are_found_by_the_programs(names: list[str], url: str, is_package: bool, fitting: list[str]) -> None:
-    assert find_overrides(names, url, is_package=is_package) == fitting
+def test_overrides_are_found_by_the_programs(names: list[str], url: str, product: str, fitting: list[str]) -> None:
+    assert find_overrides(names, url, product=product) == fitting
