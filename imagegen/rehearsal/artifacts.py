@@ -89,7 +89,8 @@ def _bytes_for(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]], sign: Sig
             return finish(name, program)
     published = published or releases.find(request.published)
     if published is None:
-        return finish(_name(request.published), _own_content(_name(request.published), request))
+        name = _name(request.published)
+        return finish(name, _own_content(name, request))
     if sign and isinstance(published.release, ArchiveRelease):
         return _pack(_members(published), finish, is_zip=published.release.format == "zip")
     return finish(published.name, _stand_in(published))
