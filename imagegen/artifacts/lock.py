@@ -1,45 +1,41 @@
 """The lock: artifacts and base images as they were looked up. `imagegen lock` writes it beside the user's config.
 
 Every digest in a lock was computed from downloaded bytes. A lock comes from a repository, so it is not trusted:
-its model is closed and bounded, and its entries must match what the config requests. What it does not have yet is
-downloaded to a scratch folder in the cache, which is removed.
+its model is closed and bounded, and its entries must match what the config requests.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
+import datetime
 import fnmatch
+import hashlib
 import json
 import re
-import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.artifacts.archive import LIMIT_MEMBERS, check_form, is_member, read_members
-from imagegen.artifacts.download import LIMIT_BYTES, fetch
-from imagegen.artifacts.image_lookup import Ask, ImageRequest, LockedImage, look_up_image
-from imagegen.artifacts.image_tarball import TarballImages, WholeImageName, read_image_tarball
-from imagegen.artifacts.request import ArtifactRequest, shown_url
-from imagegen.errors import ConfigError, ImagegenError, Problem, VerificationError
-from imagegen.files import read_file, scratch_folder
-from imagegen.lines import counted
+from imagegen.artifacts.archive import LIMIT_MEMBERS, is_member
+from imagegen.artifacts.download import LIMIT_BYTES
+from imagegen.artifacts.image_lookup import LockedImage
+from imagegen.artifacts.image_tarball import TarballImages, WholeImageName
+from imagegen.artifacts.request import ArtifactRequest
+from imagegen.errors import ConfigError, Problem
+from imagegen.files import read_file
 from imagegen.resources.model import Name, Sha256, Strict
-from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from imagegen.console import Console
-
 # The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+# The file itself, among the members of an archive.
+WHOLE_FILE: Final = ""
 # The characters of clouds' names, ids, versions and patterns. None of them is special in HCL or a shell.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_/*-][A-Za-z0-9 ._:/()*?\[\]@'+,=-]{0,255}")
 
@@ -68,18 +64,56 @@ def _distinct_on_windows(members: dict[str, str] | None) -> dict[str, str] | Non
     return members
 
 
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.datetime.strptime(text, _TIME).strftime(_TIME) == text
+    except ValueError:
+        return False
+
+
 Plain = Annotated[str, _check(_PLAIN.fullmatch, "is not a valid name")]
 Address = Annotated[str, _check(re.compile(r"https://[!-~]{1,2040}").fullmatch, "must start with https://")]
 Member = Annotated[
     str,
     _check(lambda path: len(path) <= 1024 and is_member(path), "is not a valid path of an archive member on Windows"),
 ]
+SignedFile = Annotated[
+    str,
+    _check(lambda path: path == WHOLE_FILE or (len(path) <= 1024 and is_member(path)), "is not a valid path of a file"),
+]
 Members = Annotated[
     dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
 ]
 Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
+Subject = Annotated[
+    str, _check(lambda text: 0 < len(text) <= 1024 and text.isprintable(), "is not a valid subject of a certificate")
+]
+Time = Annotated[str, _check(_is_time, "is not a valid time, such as 2026-01-31T12:00:00Z")]
+WithoutQuery = Annotated[Address, _check(lambda url: not {"?", "#"} & set(url), "must have no query")]
+SignedBy = Literal["own", "nested", "catalogue"]
+"""The signature that counts: the file's own, one nested in it because its first has a weak digest, or a catalogue's."""
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
+
+
+class LockedIssuer(Strict):
+    """A certificate above the one that signed a file."""
+
+    subject: Subject
+    thumbprint: Sha256
+
+
+class LockedSignature(Strict):
+    """Who signed a file: the subject and the sha256 of the certificate, those above it, and the root. `timestamp` is
+    the time of the signature, if an authority confirmed it."""
+
+    signer: Subject
+    thumbprint: Sha256
+    by: SignedBy = "own"
+    issuers: Annotated[list[LockedIssuer], pydantic.Field(max_length=10)] = []
+    """The certificates between the signer's and the root, from the signer up."""
+    root: LockedIssuer
+    timestamp: Time | None = None
 
 
 class LockedArtifact(Strict):
@@ -91,6 +125,20 @@ class LockedArtifact(Strict):
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
     members: Members | None = None
     images: TarballImages | None = None
+    confirmed: Annotated[list[WithoutQuery], pydantic.Field(min_length=1, max_length=10)] | None = None
+    """Where a digest was published that agrees."""
+    published: Time | None = None
+    """When the file was published, if that is known."""
+    signed: Annotated[dict[SignedFile, LockedSignature], pydantic.Field(max_length=LIMIT_MEMBERS)] | None = None
+    """The signatures by the member that has one, or WHOLE_FILE. None if signatures were not checked."""
+    not_programs: Annotated[list[SignedFile], pydantic.Field(max_length=LIMIT_MEMBERS)] = []
+    """The files that were checked and need no signature, because they are no programs."""
+
+    @pydantic.model_validator(mode="after")
+    def _signed_files_exist(self) -> Self:
+        if unknown := sorted({*(self.signed or ()), *self.not_programs} - {WHOLE_FILE, *(self.members or ())}):
+            raise ValueError(f"signed: {unknown[0][:80]!a} is not one of the members")
+        return self
 
     def answers(self, request: ArtifactRequest) -> bool:
         """Whether this entry matches the request: URL, digest, and what the lock lists of a file of this form."""
@@ -202,143 +250,6 @@ def lock_bytes(lock: Lock) -> bytes:
     return json.dumps(lock.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
 
 
-def find_unlocked_images(requests: Mapping[str, ImageRequest], old: Lock | None, *, refresh: bool) -> set[str]:
-    """The container images that must be looked up: those that the old lock does not have. With `refresh`, all."""
-    known = old.images if old else {}
-    return {
-        name for name, request in requests.items() if refresh or name not in known or not known[name].answers(request)
-    }
-
-
-def lock_images(
-    requests: Mapping[str, ImageRequest],
-    old: Lock | None,
-    ask: Ask,
-    *,
-    refresh: bool,
-    console: Console,
-    credentials: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, LockedImage]:
-    """The container images for a lock. With `refresh`, each of them is looked up again.
-
-    `credentials` are those of registries, by their names."""
-    unlocked = find_unlocked_images(requests, old, refresh=refresh)
-    kept = requests.keys() - unlocked
-    found = {name: image for name, image in (old.images if old else {}).items() if name in kept}
-    for name in sorted(unlocked):
-        with console.task(f"looking up {name}", None):
-            found[name] = look_up_image(requests[name], ask, credentials.get(requests[name].name.registry, ""))
-    return dict(sorted(found.items()))
-
-
-PARALLEL = 4
-
-_Found = dict[str, LockedArtifact]
-
-
-def lock_artifacts(
-    requests: Mapping[str, ArtifactRequest],
-    old: Lock | None,
-    *,
-    refresh: bool,
-    environ: Mapping[str, str],
-    cache: Path,
-    console: Console,
-) -> dict[str, LockedArtifact]:
-    """The artifacts for a lock. With `refresh`, each of them is downloaded again."""
-    known = old.artifacts if old else {}
-    kept = {
-        name: known[name]
-        for name, request in requests.items()
-        if name in known and not refresh and known[name].answers(request)
-    }
-    # By URL and digest: one download may serve several artifacts.
-    together: dict[tuple[str, str | None], list[ArtifactRequest]] = {}
-    for name, request in requests.items():
-        if name not in kept:
-            together.setdefault((request.url, request.sha256), []).append(request)
-    found = _download_all([*together.values()], environ=environ, cache=cache, console=console)
-    for name, now in found.items():
-        _reject_changed_bytes(requests[name], known.get(name), now)
-    return {name: kept[name] if name in kept else found[name] for name in sorted(requests)}
-
-
-def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
-    if before and before.url == now.url and now.sha256 not in (before.sha256, request.sha256):
-        raise VerificationError(
-            f"{request.name}: the bytes of {shown_url(now.url)} have changed since it was locked: "
-            f"sha256 {now.sha256}, but the lock says {before.sha256}",
-            hint="a published file does not change: find out why; to accept the new bytes, write this sha256 "
-            f"beside {request.key}",
-        )
-
-
-def _download(
-    requests: list[ArtifactRequest], scratch: Path, environ: Mapping[str, str], console: Console, stop: threading.Event
-) -> _Found:
-    """Download the URL of these requests, which they share."""
-    first = requests[0]
-    # In a folder of its own, because an artifact's name may not be a valid file name.
-    into = Path(tempfile.mkdtemp(dir=scratch)) / "artifact"
-    fetched = fetch(
-        first.url,
-        into,
-        environ=environ,
-        console=console,
-        expected_sha256=first.sha256,
-        key=first.key,
-        stop=stop,
-    )
-    formats = {request.name: check_form(request, into) for request in requests}
-    archive = next((form for form in formats.values() if form), None)
-    asked = {request.form for request in requests if formats[request.name]}
-    members = read_members(into, archive, first.name) if archive and "archive" in asked else None
-    images = read_image_tarball(into, archive, first.name) if archive and "image" in asked else None
-    into.unlink()
-    return {
-        request.name: LockedArtifact(
-            url=request.url,
-            sha256=fetched.sha256,
-            size=fetched.size,
-            members=members if request.form == "archive" else None,
-            images=images if request.form == "image" else None,
-        )
-        for request in requests
-    }
-
-
-def _download_all(
-    downloads: list[list[ArtifactRequest]], *, environ: Mapping[str, str], cache: Path, console: Console
-) -> _Found:
-    if not downloads:
-        return {}
-    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stop = threading.Event()
-    with (
-        scratch_folder(cache, "lock-") as scratch,
-        concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
-        console.task(f"looking up {counted(len(downloads), 'artifact')}", len(downloads)) as advance,
-    ):
-        try:
-            running = [pool.submit(_download, requests, scratch, environ, console, stop) for requests in downloads]
-            for _ in as_finished(running):
-                advance(1)
-        except BaseException:
-            # Without this, an interrupt would wait for every download.
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return _gather(running)
-
-
-def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
-    """All artifacts, or all errors, so that one run shows the operator every URL to correct."""
-    errors = [error for error in (future.exception() for future in finished) if isinstance(error, ImagegenError)]
-    if not errors:
-        return {name: artifact for future in finished for name, artifact in future.result().items()}
-    # Wrong bytes are the most serious error: an unreachable server must not hide their exit code.
-    first = min(errors, key=lambda error: not isinstance(error, VerificationError))
-    if len(errors) == 1:
-        raise first
-    details = [line for error in errors for line in (error.message, *error.details, f"  hint: {error.hint}")]
-    raise type(first)(f"{len(errors)} of {len(finished)} downloads failed", details=details) from first
+def lock_sha256(path: Path) -> str:
+    """The sha256 of the lock's bytes. Not of its content: another version of imagegen may write it otherwise."""
+    return hashlib.sha256(read_file(path, limit=_LIMIT_LOCK_BYTES)).hexdigest()

@@ -16,6 +16,7 @@ from imagegen.config.value_types import (
     PlainFolder,
     ProxyUrl,
     Registry,
+    RelativePath,
     Unproxied,
     Version,
 )
@@ -80,6 +81,12 @@ class Windows(Strict):
         default=[],
         description="Container base images to pull onto the image. Each must match the Windows release.",
         examples=[["mcr.microsoft.com/windows/servercore:ltsc2022"]],
+    )
+    trusted_roots: list[RelativePath] = pydantic.Field(
+        default=[],
+        description="PEM files in the folder of the config with root certificates that the machine trusts: of your own "
+        "certificate authority, or of one that Windows would fetch from the internet.",
+        examples=[["roots/example-root.pem"]],
     )
 
 

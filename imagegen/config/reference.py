@@ -122,7 +122,8 @@ def _type_name(annotation: Any, metadata: Iterable[object] = ()) -> str:  # noqa
     metadata, annotation = [*metadata, *field.metadata], field.annotation
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_type_name(part, metadata) for part in parts if part is not type(None))
+        names = (_type_name(part, metadata) for part in parts if part is not type(None))
+        return " or ".join(dict.fromkeys(names))
     if origin is typing.Literal:
         return f"one of {', '.join(flow(value) for value in parts)}" if len(parts) > 1 else flow(parts[0])
     if origin is list:
@@ -146,10 +147,15 @@ def _prose(sentences: Iterable[str], indent: str) -> Iterator[str]:
 def flow(value: object) -> str:
     """A value as YAML on one line."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{scalar(key)}: {flow(inner)}' for key, inner in value.items())}}}"
+        return f"{{{', '.join(f'{scalar(key)}: {_inside(inner)}' for key, inner in value.items())}}}"
     if isinstance(value, list):
-        return f"[{', '.join(flow(item) for item in value)}]"
+        return f"[{', '.join(map(_inside, value))}]"
     return scalar(value)
+
+
+def _inside(value: object) -> str:
+    # Some YAML parsers, also the fast one of imagegen, reject a colon in a plain word inside brackets.
+    return json.dumps(value) if isinstance(value, str) and ":" in value else flow(value)
 
 
 def scalar(value: object) -> str:

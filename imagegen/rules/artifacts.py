@@ -6,7 +6,7 @@ from typing import Final
 
 import pydantic
 
-from imagegen.config.model import PinnedUrl
+from imagegen.config.artifact_policy import PinnedUrl
 from imagegen.config.value_types import plain_host
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.artifacts.image_lookup import Answer, ImageRequest, chain_id, look_up_image
-from imagegen.artifacts.lock import Lock, lock_images
+from imagegen.artifacts.lock import Lock
+from imagegen.artifacts.lookup import lock_images
 from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.rehearsal.network.registries import Registries

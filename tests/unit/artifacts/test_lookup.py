@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts import lock as locking
+from imagegen.artifacts import lookup
 from imagegen.artifacts.download import Fetched
-from imagegen.artifacts.lock import Lock, LockedArtifact, lock_artifacts
+from imagegen.artifacts.lock import Lock, LockedArtifact
+from imagegen.artifacts.lookup import lock_artifacts
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, VerificationError
@@ -97,7 +98,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
             raise VerificationError(f"{sha256(WEB[url])}, and {expected_sha256} was asked for")
         return Fetched(sha256(WEB[url]), len(WEB[url]))
 
-    monkeypatch.setattr(locking, "fetch", fetch)
+    monkeypatch.setattr(lookup, "fetch", fetch)
     return here
 
 
@@ -210,8 +211,8 @@ def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.Monk
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(locking, "fetch", fetch)
-    monkeypatch.setattr(locking, "as_finished", interrupted)
+    monkeypatch.setattr(lookup, "fetch", fetch)
+    monkeypatch.setattr(lookup, "as_finished", interrupted)
     with pytest.raises(KeyboardInterrupt):
         world.lock(asks("a", A))
     assert stopped in ([True], [])
@@ -236,7 +237,7 @@ def test_an_interrupt_between_two_starts_stops_the_download_that_runs(
         assert begun.wait(10)
         return started
 
-    monkeypatch.setattr(locking, "fetch", fetch)
+    monkeypatch.setattr(lookup, "fetch", fetch)
     monkeypatch.setattr(concurrent.futures.ThreadPoolExecutor, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         world.lock(asks("a", A), asks("b", B))

@@ -11,7 +11,7 @@ import pytest
 
 from imagegen.artifacts.archive import LIMIT_MEMBERS
 from imagegen.artifacts.download import LIMIT_BYTES
-from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase, read_lock
+from imagegen.artifacts.lock import WHOLE_FILE, Lock, LockedArtifact, LockedBase, read_lock
 from imagegen.errors import ConfigError
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
@@ -25,6 +25,13 @@ IMAGE = {
     **{"os_version": "10.0.20348.1", "windows_build": 20348, "size": 1},
 }
 ARTIFACT = {"url": "https://x.test/a.zip", "sha256": SHA, "size": 3}
+ARCHIVE = {**ARTIFACT, "members": {"bin/a.exe": SHA}}
+ROOT = {"subject": "CN=Example Root, O=Zürich AG", "thumbprint": SHA}
+SIGNATURE = {
+    **{"signer": "CN=Example", "thumbprint": SHA, "by": "nested", "issuers": [ROOT]},
+    **{"root": ROOT, "timestamp": "2026-01-31T12:00:00Z"},
+}
+SHA_URL = "https://x.test/a.zip.sha256"
 AMAZONS = {"region": "us-east-1", "name": "Windows_Server-2022-English-Core-Base-*", "owner": "amazon"}
 MICROSOFTS = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022"}
 BASES: dict[str, dict[str, dict[str, str]]] = {
@@ -134,12 +141,52 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
         ),
         ({"artifacts": {"a": {**ARTIFACT, "members": {"A": SHA, "a": SHA}}}}, "one file on Windows"),
         ({"base_images": {"aws": {**BASES["aws"], "foreign": {}}}}, "base_images.aws.foreign: "),
+        *(
+            ({"artifacts": {"a": {**ARTIFACT, "published": text}}}, "artifacts.a.published: ")
+            for text in ("2026-01-31", "2026-1-31T12:00:00Z", "2026-02-30T12:00:00Z", "2026-01-31T12:00:00+00:00", 3)
+        ),
+        ({"artifacts": {"a": {**ARTIFACT, "confirmed": [f"{SHA_URL}?sig=x"]}}}, "must have no query"),
+        ({"artifacts": {"a": {**ARTIFACT, "confirmed": ["http://x.test/a"]}}}, "must start with https://"),
+        ({"artifacts": {"a": {**ARTIFACT, "confirmed": []}}}, "artifacts.a.confirmed: "),
+        ({"artifacts": {"a": {**ARTIFACT, "signed": {"a.exe": SIGNATURE}}}}, "'a.exe' is not one of the members"),
+        ({"artifacts": {"a": {**ARCHIVE, "signed": {"../a.exe": SIGNATURE}}}}, "is not a valid path of a file"),
+        *(
+            ({"artifacts": {"a": {**ARCHIVE, "signed": {"bin/a.exe": SIGNATURE | change}}}}, f"bin/a.exe.{key}: ")
+            for key, change in (
+                ("foreign", {"foreign": 1}),
+                ("signer", {"signer": "CN=a\nCN=b"}),
+                ("signer", {"signer": ""}),
+                ("signer", {"signer": "x" * 1025}),
+                ("thumbprint", {"thumbprint": "AB" * 32}),
+                ("root", {"root": None}),
+                ("root.thumbprint", {"root": {**ROOT, "thumbprint": "ab"}}),
+                ("timestamp", {"timestamp": "today"}),
+                ("by", {"by": "somewhere"}),
+            )
+        ),
     ],
 )
 def test_what_a_lock_cannot_say(tmp_path: Path, content: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read(tmp_path, **content)
     assert says in "\n".join(f"{problem.path}: {problem.message}" for problem in raised.value.problems)
+
+
+def test_a_lock_may_say_when_and_where_an_artifact_was_published_and_who_signed_it(tmp_path: Path) -> None:
+    known = {"confirmed": [SHA_URL], "published": "2026-01-31T12:00:00Z"}
+    signed = {
+        "bin/a.exe": {**SIGNATURE, "by": "own"},
+        WHOLE_FILE: {**SIGNATURE, "timestamp": None, "by": "nested"},
+    }
+    lock = read(tmp_path, artifacts={"a": {**ARCHIVE, **known, "signed": signed}})
+    assert lock is not None
+    assert lock.artifacts["a"].model_dump(include={*known, "signed"}) == {**known, "signed": signed}
+
+
+def test_a_lock_of_an_older_imagegen_has_no_publication_or_signature(tmp_path: Path) -> None:
+    lock = read(tmp_path, artifacts={"a": ARTIFACT})
+    assert lock is not None
+    assert (lock.artifacts["a"].confirmed, lock.artifacts["a"].published, lock.artifacts["a"].signed) == (None,) * 3
 
 
 NOTHING = LockedBase(request={}, identity={}, place={})

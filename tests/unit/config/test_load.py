@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from imagegen.config.artifact_policy import PinnedUrl
 from imagegen.config.load import read_config
-from imagegen.config.model import ImageConfig, PinnedUrl
+from imagegen.config.model import ImageConfig
 from imagegen.documents.problems import models_in
 from imagegen.errors import ConfigError
 from imagegen.providers.aws.settings import Settings as AwsSettings

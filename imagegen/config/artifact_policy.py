@@ -1,0 +1,189 @@
+"""The part of the config about downloads: overrides, hosts, credentials and signatures. Part of ImageConfig."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import pydantic
+
+from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, RelativePath
+from imagegen.errors import InvalidValue
+from imagegen.providers.registry import PROVIDERS
+from imagegen.providers.settings import EnvName
+from imagegen.resources.model import PastedSha256, Strict
+
+if TYPE_CHECKING:
+    Cloud = str
+else:
+    Cloud = Literal[*PROVIDERS]
+
+
+class Signer(Strict):
+    """Who may have signed a program. If several keys are given, all of them must match."""
+
+    subject: Line | None = pydantic.Field(
+        default=None,
+        description="Parts of the subject of the signer's certificate. All of them must match.",
+        examples=["CN=Example Corporation, O=Example Corporation"],
+    )
+    issuer: Line | None = pydantic.Field(
+        default=None,
+        description="Parts of the subject of a certificate authority above the signer. All of them must match.",
+        examples=["CN=Example Code Signing CA"],
+    )
+    thumbprint: Line | None = pydantic.Field(
+        default=None,
+        description="The thumbprint of the signer's certificate: SHA-1, as Windows shows it, or SHA-256.",
+        examples=["0123456789abcdef0123456789abcdef01234567"],
+    )
+
+
+# Discriminated unions, so that error messages are about the form that was used.
+AskedSigner = Annotated[
+    Annotated[Line, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
+    pydantic.Discriminator(lambda given: "(text)" if isinstance(given, str) else "(signer)"),
+]
+
+
+class PinnedUrl(Strict):
+    """Another source of an artifact, with its sha256 and signer."""
+
+    url: HttpsUrl = pydantic.Field(
+        description="The https URL of the artifact; for a base URL, the folder with the files.",
+        examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
+    )
+    sha256: PastedSha256 | None = pydantic.Field(
+        default=None, description="The sha256 that the file must have, in hexadecimal.", examples=["0" * 64]
+    )
+    signer: AskedSigner | None = pydantic.Field(
+        default=None,
+        description="The Authenticode signer that must have signed every program in the artifact, in the forms of "
+        "artifacts.signatures.signers.",
+        examples=["CN=Example Corporation"],
+    )
+
+
+AskedOverride = Annotated[
+    Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],
+    pydantic.Discriminator(lambda given: "(url)" if isinstance(given, str) else "(pinned)"),
+]
+AskedCrl = Annotated[
+    Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[RelativePath, pydantic.Tag("(file)")],
+    pydantic.Discriminator(lambda given: "(url)" if str(given).startswith("https:") else "(file)"),
+]
+
+
+def _check_own_scripts(value: object) -> object:
+    if isinstance(value, bool):
+        raise InvalidValue(
+            "must be a section with the folder of the signed scripts, not true or false",
+            "write {from: DIR}; `imagegen sign-list` lists the scripts to sign",
+        )
+    return value
+
+
+class Signatures(Strict):
+    """Authenticode signatures, which are checked before the build and again on the machine."""
+
+    signers: list[AskedSigner] = pydantic.Field(
+        default=[],
+        description="The allowed signers: parts of the subject, a thumbprint, `microsoft` or `kubernetes`, or a "
+        "section. Empty: every signer with a trusted root.",
+        examples=[["CN=Example Corporation"]],
+    )
+    roots: RelativePath | None = pydantic.Field(
+        default=None,
+        description="A PEM file in the folder of the config: the only roots to which a signature may lead. "
+        "Default: the roots of Microsoft's programme that may sign code.",
+        examples=["roots.pem"],
+    )
+    crls: list[AskedCrl] = pydantic.Field(
+        default=[],
+        description="Lists of revoked certificates (CRL): https URLs, or files in the folder of the config. "
+        "Empty: revocation is not checked.",
+        examples=[["https://artifacts.example.com/signing.crl"]],
+    )
+    msi_contents: bool = pydantic.Field(
+        default=False,
+        description="Check the signatures of the files inside MSI packages too. Default: the signature of a package "
+        "covers its files.",
+        examples=[True],
+    )
+    own_scripts: Annotated[dict[Literal["from"], RelativePath] | None, pydantic.BeforeValidator(_check_own_scripts)] = (
+        pydantic.Field(
+            default=None,
+            description="The folder with your signed copies of imagegen's scripts, in the folder of the config: "
+            "`{from: DIR}`. Then PowerShell runs under the execution policy AllSigned, during the build and on the "
+            "nodes.",
+            examples=[{"from": "signed-scripts"}],
+        )
+    )
+
+
+class ArtifactCredentials(Strict):
+    """The credentials for the downloads from one host, in environment variables of imagegen: a config has only the
+    names of these."""
+
+    host: HostAndPort = pydantic.Field(
+        description="The host, with its port if it is not 443.", examples=["artifacts.example.com"]
+    )
+    token_env: EnvName | None = pydantic.Field(
+        default=None, description="The environment variable with a bearer token.", examples=["ARTIFACTS_TOKEN"]
+    )
+    username_env: EnvName | None = pydantic.Field(
+        default=None,
+        description="The environment variable with the user name of basic authentication.",
+        examples=["ARTIFACTS_USERNAME"],
+    )
+    password_env: EnvName | None = pydantic.Field(
+        default=None,
+        description="The environment variable with the password of basic authentication.",
+        examples=["ARTIFACTS_PASSWORD"],
+    )
+    query_env: EnvName | None = pydantic.Field(
+        default=None,
+        description="The environment variable with a query that is added to each URL, such as a SAS token.",
+        examples=["ARTIFACTS_SAS"],
+    )
+    sign_in: Cloud | None = pydantic.Field(
+        default=None,
+        description="Sign in to the storage of this cloud as its own tools do. The machine gets addresses that are "
+        "valid for the time of the build.",
+        examples=[next(iter(PROVIDERS))],
+    )
+
+
+class ArtifactPolicy(Strict):
+    """Rules for all downloads."""
+
+    mirror: HttpsUrl | None = pydantic.Field(
+        default=None,
+        description="A mirror of the public URLs: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
+        examples=["https://artifacts.example.com/mirror"],
+    )
+    allowed_hosts: list[HostAndPort] = pydantic.Field(
+        default=[],
+        description="The only hosts from which imagegen downloads. Empty: all hosts.",
+        examples=[["artifacts.example.com"]],
+    )
+    denied_hosts: list[HostAndPort] = pydantic.Field(
+        default=[],
+        description="Hosts from which imagegen never downloads, not even after a redirect.",
+        examples=[["mirror.example.com"]],
+    )
+    quarantine_days: int = pydantic.Field(
+        default=0,
+        ge=0,
+        le=365,
+        description="Reject artifacts that were published less than this number of days ago.",
+        examples=[7],
+    )
+    credentials: list[ArtifactCredentials] = pydantic.Field(
+        default=[], description="The hosts whose downloads need credentials."
+    )
+    require_sha256: bool = pydantic.Field(
+        default=False,
+        description="Reject overrides, programs and credential providers without a sha256.",
+        examples=[True],
+    )
+    signatures: Signatures | None = pydantic.Field(
+        default=None, description="Reject programs without a valid signature. Default: signatures are not checked."
+    )
