@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.cache import Cache, size_limit
+from imagegen.artifacts.cache import Cache, find_folder, size_limit
 from imagegen.artifacts.drift import Change, compare_locks
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
@@ -38,7 +38,8 @@ _CHECK: Final = Refresh(None, accepts_public=True, accepts_own=True)
 
 def open_cache(run: RunFacts, console: Console) -> Cache:
     """The cache of downloads of this user."""
-    return Cache(cache_folder(run.environ) / "artifacts", size_limit(run.environ), console.warn)
+    folder = find_folder(run.environ, cache_folder(run.environ) / "artifacts")
+    return Cache(folder, size_limit(run.environ), console.warn)
 
 
 def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
