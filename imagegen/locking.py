@@ -56,6 +56,7 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, con
     """Complete the lock: only missing entries are looked up."""
     old = _read(targets, file)
     lock = _look_up(targets, old, file, KEEP, run, console)
+    _check_age(targets, lock, run)
     _write(lock, old, file, console)
     return lock
 
@@ -68,6 +69,7 @@ def upgrade(
     old = _read(targets, file)
     refresh = Refresh(frozenset(names) if names else None, accepts_own=True)
     lock = _look_up(targets, old, file, refresh, run, console)
+    _check_age(targets, lock, run)
     _write(lock, old, file, console)
     return compare_locks(old, lock)
 
@@ -81,9 +83,9 @@ def find_drift(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, 
 def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> Lock:
     """The lock, which must be complete. What the cache has of it is hashed. Nothing is downloaded."""
     locks = [read_lock_for(target, file) for target in targets]
-    requests, lock = _requests(targets), locks[0]
-    _check_age(targets, requests, lock, run)
-    digests = {lock.artifacts[name].sha256 for name in requests}
+    lock = locks[0]
+    _check_age(targets, lock, run)
+    digests = {lock.artifacts[name].sha256 for name in _requests(targets)}
     whole = open_cache(run, console).verify(digests)
     absent = f", {len(digests - whole)} not in the cache" if digests - whole else ""
     console.say(f"{file} is complete: {counted(len(whole), 'file')} verified in the cache{absent}")
@@ -107,10 +109,8 @@ def _requests(targets: Sequence[PreparedTarget]) -> Mapping[str, ArtifactRequest
     return {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
 
 
-def _check_age(
-    targets: Sequence[PreparedTarget], requests: Mapping[str, ArtifactRequest], lock: Lock, run: RunFacts
-) -> None:
-    check_quarantine(requests, lock.artifacts, targets[0].quarantine_days, run.started)
+def _check_age(targets: Sequence[PreparedTarget], lock: Lock, run: RunFacts) -> None:
+    check_quarantine(_requests(targets), lock.artifacts, targets[0].quarantine_days, run.started)
 
 
 def _check_names(targets: Sequence[PreparedTarget], names: Collection[str]) -> None:
@@ -140,9 +140,7 @@ def _look_up(
     )
     artifacts = lock_artifacts(requests, old, sources, refresh)
     images = lock_images(images_asked, old, ask, refresh=refresh, console=console, credentials=credentials)
-    lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
-    _check_age(targets, requests, lock, run)
-    return lock
+    return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
 
 
 def _look_up_bases(

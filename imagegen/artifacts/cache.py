@@ -136,9 +136,10 @@ class Cache:
     def add(self, part: Path, sha256: str) -> Iterator[Path]:
         """Move a file with this digest into the cache, and keep it there while the block runs."""
         file = self.folder / _FILES / sha256
-        with writing(file), part.open("rb") as handle, holding(handle, part):
-            os.fchmod(handle.fileno(), 0o600)
-            part.replace(file)
+        with part.open("rb") as handle, holding(handle, part):
+            with writing(file):
+                os.fchmod(handle.fileno(), 0o600)
+                part.replace(file)
             self.trim()
             yield file
 
