@@ -241,6 +241,17 @@ def test_quarantine_looks_at_locks_that_were_made_without_it(lock: LockCommand, 
         assert "kubelet: https://dl.k8s.io" in err
 
 
+def test_check_is_about_drift_and_not_about_age(web: Web, lock: LockCommand) -> None:
+    lock(*OWN)
+    web.modified = "Sat, 31 Oct 2099 12:00:00 GMT"
+    web.files[OWN_URL] = web.files[next(url for url in web.files if "containerd" in url)]
+    days = ("--set", "artifacts.quarantine_days=7")
+    code, out, _ = lock(*OWN, *days, "--check")
+    assert (code, out.startswith("crictl: sha256 ")) == (4, True)
+    code, _, err = lock(*OWN, *days, "--upgrade")
+    assert (code, f"crictl: {OWN_URL} was published on 2099-10-31" in err) == (5, True)
+
+
 def test_frozen_names_what_is_missing_and_the_command(web: Web, lock: LockCommand, run: Run, tmp_path: Path) -> None:
     lock()
     file, known = tmp_path / "x.lock.json", stored(tmp_path)
