@@ -121,7 +121,7 @@ class Certificate:
     der: bytes = dataclasses.field(repr=False)
     subject: Name = dataclasses.field(compare=False)
     issuer: Name = dataclasses.field(compare=False)
-    # In hexadecimal, as Windows shows it: two capital digits for each byte, without blanks.
+    # In hexadecimal, as encoded: two capital digits for each byte.
     serial: str = dataclasses.field(compare=False)
     # Windows calls the SHA-1 the thumbprint. Both are in capital hexadecimal digits.
     sha1: str = dataclasses.field(compare=False)
@@ -211,6 +211,18 @@ class Verification:
 
 
 @dataclasses.dataclass(frozen=True)
+class Catalogue:
+    """A security catalogue: the digests of the files for which it signs, and the verdict on itself.
+
+    The digests have their algorithms beside them. Each is that of a file's form (Authenticode) or that of its bytes.
+    """
+
+    name: str
+    verification: Verification
+    members: frozenset[tuple[str, bytes]] = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
 class TrustedRoot:
     """A trusted root, and for what. Without dates and usages it is trusted for everything."""
 
@@ -228,25 +240,14 @@ class TrustedRoot:
 
 
 @dataclasses.dataclass(frozen=True)
-class RevokedCertificate:
-    """One row of a CRL."""
-
-    since: datetime.datetime
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True)
 class RevocationList:
-    """A CRL. Its signature is verified when it is used, with the key of the issuer that the chain has."""
+    """A CRL. Its signature is verified when it is used, with the key of the issuer in the chain."""
 
-    issuer: Name
+    der: bytes = dataclasses.field(repr=False)
+    # The encoded name of the CA.
+    issuer: bytes = dataclasses.field(repr=False)
     this_update: datetime.datetime
     next_update: datetime.datetime | None
-    # By the certificate's serial number.
-    revoked: Mapping[int, RevokedCertificate] = dataclasses.field(repr=False)
-    signed: bytes = dataclasses.field(repr=False)
-    signature: bytes = dataclasses.field(repr=False)
-    algorithm: bytes = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
