@@ -27,6 +27,7 @@ from imagegen.steps.model import Step, check_folders, with_own_steps
 from imagegen.steps.model import load_steps as load_steps_of
 
 if TYPE_CHECKING:
+    from imagegen.documents.own_files import GivenCertificate
     from imagegen.documents.yaml import Document
     from imagegen.steps.evaluate import EvaluatedStep
 
@@ -82,7 +83,14 @@ def load(request: ConfigRequest) -> Loaded:
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
     files, unreadable = read_own_files(read.document, config.own_files() if config else {})
     problems += unreadable
-    specs = settle_targets(config, read.document, files) if config else {}
+    roots: tuple[GivenCertificate, ...] = ()
+    if config is not None and config.windows.trusted_roots:
+        # Few configs have roots, and the library that reads certificates is slow to import.
+        from imagegen.certificates import read_roots
+
+        roots, unusable = read_roots(read.document, files)
+        problems += unusable
+    specs = settle_targets(config, read.document, files, roots) if config else {}
     if config is not None:
         steps = functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)

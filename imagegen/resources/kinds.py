@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 import pydantic
 
+from imagegen.resources.certificate import Certificate
 from imagegen.resources.model import ArtifactForm, ImageDigest, Name, Resource, Sha256, Strict, WindowsPath
 from imagegen.resources.update import POWERSHELL as POWERSHELL
 from imagegen.resources.update import BundledFile, Text, Update
@@ -361,7 +362,7 @@ class Volume(Resource):
 KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
-        Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Image, Package, Path,
-        Registry, Script, Service, Task, Update, Volume,
+        Acl, Archive, Certificate, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Image,
+        Package, Path, Registry, Script, Service, Task, Update, Volume,
     )
 }  # fmt: skip

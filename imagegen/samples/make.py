@@ -164,6 +164,11 @@ def _scripts() -> list[Path]:
     return sorted(_TEMPLATES.glob("*.ps1"))
 
 
+def sample_scripts() -> dict[str, bytes]:
+    """The scripts that pods of the samples run, by name."""
+    return {file.name: file.read_bytes() for file in _scripts()}
+
+
 def _read(template: str) -> str:
     return (_TEMPLATES / template).read_text(encoding="utf-8")
 

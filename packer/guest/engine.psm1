@@ -44,7 +44,8 @@ function Write-ResourceEvent { [CmdletBinding()] param($Session, $Entry, [string
 function ConvertFrom-StateText { [CmdletBinding()] param([string]$Text)
     $saved = ConvertFrom-Json -InputObject $Text
     if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is not a state of version 1' }
-    $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{} }
+    $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{} }
+    foreach ($digest in @($saved.signatures)) { $state.Checked[$digest] = $true }
     foreach ($one in $saved.phases.PSObject.Properties) {
         $state.Phases[$one.Name] = [ordered]@{ status = [string]$one.Value.status; changed = [int]$one.Value.changed; restart = [bool]$one.Value.restart; ms = [long]$one.Value.ms }
     }
@@ -74,6 +75,7 @@ function Save-State { [CmdletBinding()] param($Session)
     }
     Write-TextFile -Path $Session.StatePath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                 state_version = 1; plan_sha256 = $Session.PlanDigest; phases = $Session.State.Phases; resources = $Session.State.Resources
+                signatures = [string[]]@(Get-SortedText -Text @($Session.State.Checked.Keys))
             }))
 }
 
@@ -117,8 +119,9 @@ function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$Pl
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
-        State = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
+        State = @{ Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{} }; Signatures = @{}; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
+    foreach ($one in $Plan.signatures.PSObject.Properties) { $session.Signatures[$one.Name] = $one.Value }
     # The blocks of the kinds run in this module, with its settings.
     foreach ($kind in Get-SortedText -Text @($session.Entries | ForEach-Object -Process { $_.Kind })) {
         $session.Kinds[$kind] = & ([System.IO.Path]::Combine($session.Bundle, 'kinds', $kind + '.ps1'))
@@ -158,7 +161,10 @@ function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$En
 
 function Get-Context { [CmdletBinding()] param($Session, $Entry)
     $Entry.Clock.Start()
-    $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries }
+    $context = @{
+        Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries
+        Files = $Session.Plan.files; Signatures = $Session.Signatures; Checked = $Session.State.Checked
+    }
     if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
     if ($null -ne $Entry.Artifact) {
         $artifact = $Session.Plan.artifacts.PSObject.Properties[$Entry.Artifact].Value
@@ -278,9 +284,11 @@ function Write-Report { [CmdletBinding()] param($Session, $Facts)
                 id = $entry.Id; phase = $entry.Phase; step = $entry.Step; kind = $entry.Kind; status = $saved.status; ms = $saved.ms; facts = $Facts[$entry.Id]
             }
         })
+    $signatures = [ordered]@{}
+    foreach ($digest in Get-SortedText -Text @($Session.Signatures.Keys)) { $signatures[$digest] = if ($Session.State.Checked.ContainsKey($digest)) { 'machine' } else { 'host' } }
     Write-TextFile -Path $Session.ReportPath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                 report_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target
-                machine = (Get-MachineFact); phases = $phases; resources = $resources
+                machine = (Get-MachineFact); phases = $phases; resources = $resources; signatures = $signatures
             }))
     Write-EventLine -Session $Session -Fields ([ordered]@{ event = 'report'; path = $Session.ReportPath; sha256 = (Get-Digest -Path $Session.ReportPath) })
 }

@@ -38,6 +38,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "catalog": {"contents"},
     "resources": set(),
     "authenticode": set(),
+    "certificates": {"authenticode", "documents", "errors"},
+    "signing": {
+        *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
+    },
     "artifacts": {"errors", "files", "lines", "resources", "signals"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
@@ -59,21 +63,24 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("render", "resources"),
     },
     "doctor": {"build", "errors", "plan", "providers"},
-    "loading": {"config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
+    "loading": {
+        *("certificates", "config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle"),
+        "steps",
+    },
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "imagegen"),
-        *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps"),
+        *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "signing", "steps"),
     },
     "samples": {"catalog", "errors", "files", "providers", "templating"},
     "boot": {"resources"},
     "rehearsal": {
-        *("artifacts", "boot", "build", "catalog", "console", "contents", "documents", "errors", "loading"),
-        *("files", "manifest", "pipeline", "providers", "resources", "signals"),
+        *("artifacts", "authenticode", "boot", "build", "catalog", "console", "contents", "documents", "errors"),
+        *("files", "loading", "manifest", "pipeline", "providers", "resources", "signals", "signing"),
     },
     "cli": {
         *("artifacts", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents", "errors"),
         *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
-        *("providers", "rehearsal", "resources", "rules", "samples"),
+        *("providers", "rehearsal", "resources", "rules", "samples", "signing"),
     },
     "__main__": {"cli"},
 }
@@ -90,6 +97,7 @@ MAY_NAME: dict[str, set[str]] = {
     "doctor": {"console", "settle", "steps"},
     "rehearsal": {"settle", "steps"},
     "samples": {"settle"},
+    "signing": {"steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}
@@ -112,6 +120,8 @@ MONOPOLIES = {
 # `validate` must start fast (see `make bench`), and not every machine has Sequoia.
 LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
+    ("imagegen.loading", "imagegen.certificates"),
+    ("imagegen.pipeline", "imagegen.signing.own"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
     ("imagegen.providers.shared_rules", "difflib"),

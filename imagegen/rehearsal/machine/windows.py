@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import time
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,10 @@ class Machine:
         self.ports = Ports()
         self.accounts = Accounts()
         self.certificates = CertificateStores()
+        self.date = datetime.datetime.now(datetime.UTC)
+        """The date by which signatures are judged. The model's clock has none."""
+        self.fetches_roots = False
+        """Whether the machine reaches Windows Update, from which it fetches public roots that its store lacks."""
         self.defender = Defender(self.services)
         self.volume = Volume()
         self.browse: Browse = _unreachable

@@ -10,7 +10,7 @@
         if (-not [System.IO.Directory]::Exists($folder)) { throw "there is no folder $folder for a file of archive $($Resource.artifact)" }
         Expand-Artifact -Context $Context -ArgumentList $Resource.member -Use {
             param($Staging)
-            Copy-IntoPlace -From ([System.IO.Path]::Combine($Staging, $Resource.member.Replace('/', '\'))) -To $Resource.path -Digest $Resource.sha256
+            Copy-IntoPlace -From ([System.IO.Path]::Combine($Staging, $Resource.member.Replace('/', '\'))) -To $Resource.path -Digest $Resource.sha256 -Context $Context
         }
     }
 }

@@ -10,6 +10,6 @@
         if (-not [System.IO.Directory]::Exists($folder)) { throw "there is no folder $folder" }
         if ($null -ne $Resource.artifact) { $origin = $Context.Artifact }
         else { $origin = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\')) }
-        Copy-IntoPlace -From $origin -To $Resource.path -Digest $Resource.sha256
+        Copy-IntoPlace -From $origin -To $Resource.path -Digest $Resource.sha256 -Context $Context
     }
 }

@@ -25,5 +25,5 @@ def put(machine: Machine, wanted: Extract, supplies: Supplies) -> bool:
     data = unpack(files, supplies.need_artifact(), 0).get(wanted.member.replace("/", "\\"))
     if data is None:
         raise RefusedByWindows(f"tar.exe: {wanted.member}: Not found in archive")
-    copy_into_place(machine, data, wanted.path, wanted.sha256)
+    copy_into_place(machine, data, wanted.path, wanted.sha256, supplies)
     return False

@@ -34,5 +34,5 @@ def put(machine: Machine, wanted: File, supplies: Supplies) -> bool:
     if not files.is_folder(parent(wanted.path)):
         raise RefusedByWindows(f"there is no folder {parent(wanted.path)}")
     origin = f"{supplies.bundle}\\{wanted.source}" if wanted.source else supplies.need_artifact()
-    copy_into_place(machine, files.read(origin), wanted.path, wanted.sha256)
+    copy_into_place(machine, files.read(origin), wanted.path, wanted.sha256, supplies)
     return False
