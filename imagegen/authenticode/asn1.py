@@ -174,8 +174,11 @@ def decoding(what: str) -> Iterator[None]:
 
 
 def load(schema: Any, data: bytes) -> Any:  # noqa: ANN401 - asn1crypto has no types
-    """Decode the whole of `data`: bytes that follow are an error. Only within `decoding`."""
-    return schema.load(data, strict=True)
+    """Decode the whole of `data`. Bytes after it, or more fields than it has, are an error. Only within `decoding`."""
+    value = schema.load(data, strict=True)
+    if isinstance(value, core.Sequence) and len(value) > len(schema._fields):
+        raise ValueError("too many fields")
+    return value
 
 
 def first_value(data: bytes) -> int:

@@ -15,6 +15,7 @@ from imagegen.authenticode.contents import (
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import FileKind
 from imagegen.authenticode.subject import Subject, read_whole
+from imagegen.lines import counted
 
 _BY_LENGTH: Final = {20: "sha1", 32: "sha256"}
 _HEX: Final = re.compile("[0-9A-Fa-f]+")
@@ -30,7 +31,7 @@ class CatalogueFile(Subject):
         data = read_whole(self.file, LARGEST_SIGNATURE, "the catalogue")
         length = first_value(data)
         if length < len(data):
-            raise MalformedData(f"{len(data) - length} bytes follow the signature")
+            raise MalformedData(f"the signature is followed by {counted(len(data) - length, 'byte')}")
         self.signature = data
 
     def check(self, content_type: str, content: bytes) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import SEVERITY, Certificate, Trust, TrustedRoot, Verdict
 from imagegen.authenticode.revocation import find_revocation
 from imagegen.authenticode.usages import ANY_USAGE, usage_names
+from imagegen.lines import counted
 
 LONGEST_CHAIN: Final = 10
 # Certificates that are looked at, over all chains of one signer.
@@ -164,7 +165,7 @@ def _structure_fault(certificates: tuple[Certificate, ...]) -> str:
             return f'the key of "{name}" may not sign certificates'
         below = sum(not lower.is_self_issued for lower in certificates[1:depth])
         if extensions.longest_path is not None and below > extensions.longest_path:
-            return f'"{name}" allows {extensions.longest_path} CAs below itself, but there are {below}'
+            return f'"{name}" allows {counted(extensions.longest_path, "CA")} below itself, but has {below}'
         for lower in certificates[:depth]:
             if not _is_permitted(certificate, lower) and (not lower.is_self_issued or lower is certificates[0]):
                 return f'"{name}" may not issue certificates for "{lower.subject}"'

@@ -95,7 +95,7 @@ def read_signed_data(encoded: bytes) -> SignedData:
         signers = list(data["signer_infos"])
         if len(signers) != 1:
             raise MalformedData(f"it has {len(signers)} signers, but must have one")
-        signer = _signer(signers[0])
+        signer = _signer(load(asn1.SignerInfo, signers[0].dump()))
         if signer.digest not in [_algorithm(value) for value in data["digest_algorithms"]]:
             raise MalformedData("the signer's digest algorithm is not the one that is announced")
         content = data["content"]

@@ -14,6 +14,7 @@ from imagegen.authenticode.contents import SignedDigest
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import FileKind
 from imagegen.authenticode.subject import Subject, file_size
+from imagegen.lines import counted
 
 _SIGNATURE: Final = "\5DigitalSignature".encode("utf-16-le")
 _EXTENDED: Final = "\5MsiDigitalSignatureEx".encode("utf-16-le")
@@ -42,7 +43,7 @@ class InstallerPackage(Subject):
         # Nothing reads these bytes as an MSI. Other programs may: https://nvd.nist.gov/vuln/detail/CVE-2020-1464
         surplus = file_size(self.file) - self._storage.end
         if self.signature and surplus > 0:
-            raise MalformedData(f"{surplus} bytes follow the last sector in use")
+            raise MalformedData(f"the last sector in use is followed by {counted(surplus, 'byte')}")
 
     def digest(self, algorithm: str) -> bytes:
         """The Authenticode digest."""

@@ -14,6 +14,7 @@ from imagegen.authenticode.contents import PE_IMAGE
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import FileKind
 from imagegen.authenticode.subject import Subject, file_size, hash_ranges, read_exactly
+from imagegen.lines import counted
 
 LARGEST_TABLE: Final = 16 * 1024 * 1024
 _MOST_ENTRIES: Final = 16
@@ -88,7 +89,7 @@ class PortableExecutable(Subject):
         if not self._table or not self._table_size or end > self._size:
             raise MalformedData("the header points to a certificate table that is not there")
         if end < self._size:
-            raise MalformedData(f"{self._size - end} bytes follow the certificate table")
+            raise MalformedData(f"the certificate table is followed by {counted(self._size - end, 'byte')}")
         if self._table_size > LARGEST_TABLE:
             raise MalformedData(
                 f"the certificate table has {self._table_size} bytes, at most {LARGEST_TABLE} are allowed"
@@ -116,5 +117,7 @@ class PortableExecutable(Subject):
 def _without_padding(entry: bytes) -> bytes:
     length = first_value(entry)
     if any(entry[length:]):
-        raise MalformedData(f"{len(entry) - length} bytes follow the signature in the certificate table")
+        raise MalformedData(
+            f"the signature is followed by {counted(len(entry) - length, 'byte')} in the certificate table"
+        )
     return entry[:length]

@@ -15,6 +15,7 @@ from imagegen.authenticode.contents import SignedDigest
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import FileKind
 from imagegen.authenticode.subject import Subject, read_whole
+from imagegen.lines import counted
 
 LARGEST_SCRIPT: Final = 16 * 1024 * 1024
 _HASH_COMMENT: Final = ("# ", "")
@@ -67,7 +68,8 @@ class Script(Subject):
         if not end:
             raise MalformedData("the signature block has no end, or its line ends were changed")
         if rest not in _LINE_ENDS:
-            raise MalformedData(f"{len(rest)} characters follow the signature block")
+            surplus = counted(len(rest.removeprefix("\r\n")), "character")
+            raise MalformedData(f"the signature block is followed by {surplus}")
         if _NO_LETTER in self._signed:
             # Different bytes would have the same digest.
             raise MalformedData("the text before the signature block has bytes that are no letters")

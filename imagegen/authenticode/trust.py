@@ -16,6 +16,7 @@ from imagegen.authenticode.model import Certificate, Trust, TrustedRoot
 from imagegen.authenticode.revocation import read_revocation_lists
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.usages import TIME_STAMPING
+from imagegen.lines import counted
 
 LARGEST_BUNDLE: Final = 16 * 1024 * 1024
 _MOST_CERTIFICATES: Final = 5_000
@@ -38,7 +39,7 @@ def load_trust(
     listed, source = read_public_roots() if public_roots is not False else ((), "")
     if public_roots is None and own:
         listed, source = tuple(map(_for_timestamps, _stamping(listed))), f"{source} for timestamps"
-    names = (f"{len(own)} own roots" if own else "", source)
+    names = (counted(len(own), "own root") if own else "", source)
     return Trust(
         now=now,
         roots=(*own, *listed),

@@ -35,22 +35,15 @@ def verify(file: IO[bytes] | Path, name: str, trust: Trust, catalogues: Sequence
             subject = _open_subject(opened, name)
         except MalformedData as error:
             return Verification(name, _kind(name).kind, Verdict.ALTERED, f"the file is damaged: {error}", (), None)
-        try:
-            subject.read_signature()
-        except MalformedData as error:
-            return _judged(name, subject, (damaged(str(error)),))
-        if subject.signature:
-            return _judged(name, subject, judge_signatures(subject.signature, subject, trust))
-        return _by_catalogue(name, subject, catalogues)
+        return _verify(subject, name, trust, catalogues)
 
 
 def read_catalogue(file: IO[bytes] | Path, name: str, trust: Trust) -> Catalogue:
     """A catalogue with the digests that it lists. One that is damaged lists none, and says so in its verdict."""
     with _opened(file) as opened:
-        verification = verify(opened, f"{name}{_CATALOGUE}", trust)
         subject = CatalogueFile(opened)
+        verification = _verify(subject, name, trust, ())
         try:
-            subject.read_signature()
             members = read_members(subject.signature)
         except MalformedData:
             members = frozenset()
@@ -102,6 +95,16 @@ def _open_subject(file: IO[bytes], name: str) -> Subject:
 
 def _kind(name: str) -> type[Subject]:
     return Script if _extension(name) in COMMENTS else InstallerPackage
+
+
+def _verify(subject: Subject, name: str, trust: Trust, catalogues: Sequence[Catalogue]) -> Verification:
+    try:
+        subject.read_signature()
+    except MalformedData as error:
+        return _judged(name, subject, (damaged(str(error)),))
+    if subject.signature:
+        return _judged(name, subject, judge_signatures(subject.signature, subject, trust))
+    return _by_catalogue(name, subject, catalogues)
 
 
 def _judged(name: str, subject: Subject, signatures: tuple[Signature, ...]) -> Verification:

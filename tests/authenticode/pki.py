@@ -7,9 +7,11 @@ import datetime
 import functools
 from typing import TYPE_CHECKING, Any
 
+from asn1crypto import algos
+from asn1crypto import x509 as asn1_x509
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -149,6 +151,20 @@ def make_signer(ca: Identity, name: str = "C=US, O=Example Inc, CN=Example Inc",
 
 def make_authority(root: Identity, name: str = "O=Example, CN=Example Clock", **options: Any) -> Identity:  # noqa: ANN401
     return issue(name, root, **{"usages": [STAMP], "key_usages": ["digital_signature"], **options})
+
+
+def with_md5(identity: Identity) -> Identity:
+    """The certificate signed again, with MD5, which the program that makes the others refuses. Its issuer needs RSA."""
+    assert identity.issuer
+    assert isinstance(identity.issuer.key, rsa.RSAPrivateKey)
+    changed = asn1_x509.Certificate.load(identity.der)
+    algorithm = algos.SignedDigestAlgorithm({"algorithm": "md5_rsa"})
+    changed["tbs_certificate"]["signature"] = algorithm
+    changed["signature_algorithm"] = algorithm
+    signed = changed["tbs_certificate"].dump(force=True)
+    digest = hashes.MD5()  # noqa: S303 - to see it refused
+    changed["signature_value"] = identity.issuer.key.sign(signed, padding.PKCS1v15(), digest)
+    return Identity(x509.load_der_x509_certificate(changed.dump(force=True)), identity.key, identity.issuer)
 
 
 def make_crl(

