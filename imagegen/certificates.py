@@ -39,9 +39,7 @@ def read_roots(document: Document, files: Mapping[str, OwnFile]) -> tuple[tuple[
 
 def given_certificate(certificate: Certificate) -> GivenCertificate:
     """A certificate as a file for the machine."""
-    return GivenCertificate(
-        str(certificate.subject), certificate.sha1, OwnFile(f"{certificate.sha1}.cer", certificate.der)
-    )
+    return GivenCertificate(str(certificate.subject), certificate.sha1, OwnFile("certificate.cer", certificate.der))
 
 
 def _read(file: OwnFile) -> Iterator[Certificate]:

@@ -108,7 +108,8 @@ def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/gue
     verdict = f"not as planned: {', '.join(other)}" if other else "all as planned"
     signatures = list(report.get("signatures", {}).values())
     if signatures:
-        verdict += f"; {counted(len(signatures), 'signature')}, {signatures.count('machine')} checked on the machine too"
+        there = signatures.count("machine")
+        verdict += f"; {counted(len(signatures), 'signature')}, {there} checked on the machine too"
     return f"{counted(len(resources), 'resource')}, {changed} changed by the build, {verdict}"
 
 
