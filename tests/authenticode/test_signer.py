@@ -53,12 +53,12 @@ OTHERS: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("value", MATCHING, ids=str)
+@pytest.mark.parametrize("value", MATCHING, ids=range(len(MATCHING)))
 def test_matches(value: object) -> None:
     assert _matches(value)
 
 
-@pytest.mark.parametrize("value", OTHERS, ids=str)
+@pytest.mark.parametrize("value", OTHERS, ids=range(len(OTHERS)))
 def test_does_not_match(value: object) -> None:
     assert not _matches(value)
 
@@ -150,7 +150,7 @@ NEAREST: list[tuple[list[object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "text"), NEAREST, ids=str)
+@pytest.mark.parametrize(("rules", "text"), NEAREST, ids=range(len(NEAREST)))
 def test_the_nearest_rule_is_told(rules: list[object], text: str) -> None:
     assert nearest([parse_signer(rule) for rule in rules], SIGNER, CHAIN) == text
 
@@ -160,7 +160,7 @@ def test_an_issuer_without_a_certificate_is_told() -> None:
     assert nearest([parse_signer("issuer: CN=Foo")], SIGNER) == expected
 
 
-@pytest.mark.parametrize("value", [*MATCHING, *OTHERS], ids=str)
+@pytest.mark.parametrize("value", [*MATCHING, *OTHERS], ids=range(len(MATCHING + OTHERS)))
 def test_the_text_of_a_rule_is_short(value: object) -> None:
     text = parse_signer(value).text
     assert text == (str(value).strip() if isinstance(value, str) else text)
