@@ -36,6 +36,7 @@ from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
 from imagegen.rehearsal.clouds import guest_agents, stand_in
+from imagegen.rehearsal.machine.script_policy import runs_only_signed
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.calico import CalicoFelix, CalicoNode, CalicoPods
 from imagegen.rehearsal.node.flanneld import Flanneld
@@ -48,6 +49,7 @@ from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
 from imagegen.rehearsal.node.pod_routes import make_cluster
 from imagegen.rehearsal.node.reset_script import reset_scripts
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,6 +82,7 @@ def boot_image(
             sets_network=image.sets_network,
             network=image.network_of_cluster,
             kubeconfigs={path: cluster.kubeconfig(account).decode() for path, account in accounts},
+            all_signed=runs_only_signed(image.machine),
         )
         if image.docker:
             arguments = image.docker.kubelet_arguments
@@ -103,7 +106,7 @@ def _boot(
     platform = cloud.make_platform(instance, lambda: machine.age_s)
     # A cloud that asks for no report has nothing against a machine that sent none.
     wants_report = platform.refusal() is not None
-    own = OwnScripts(frozenset(data for data in image.own_files.values() if data is not None))
+    own = OwnScripts(frozenset(without_signature(data) for data in image.own_files.values() if data is not None))
     with LinkLocal(platform.hosts) as link:
         node = Node(
             machine,

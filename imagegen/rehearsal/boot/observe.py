@@ -225,12 +225,13 @@ def list_access(machine: Machine, guarded: Iterable[Guarded]) -> Iterator[facts.
 
 
 def look_at_own_files(machine: Machine, expected: Mapping[str, bytes | None]) -> Iterator[facts.OwnFile]:
-    """The operator's files on the machine: what must be in them, or None for any content, by their paths."""
+    """The operator's files on the machine: what must be in them, or None for any content, by their paths. Signatures
+    may have been added."""
     for path, data in expected.items():
         if not machine.files.is_file(path):
             yield facts.OwnFile(path=path, state="missing", access=())
             continue
-        same = data is None or machine.files.read(path) == data
+        same = data is None or without_signature(machine.files.read(path)) == without_signature(data)
         guard = Guarded(path, frozenset())
         yield facts.OwnFile(
             path=path, state="there" if same else "changed", access=tuple(list_access(machine, [guard]))

@@ -143,8 +143,8 @@ def stock_windows(
     _fill_disk(machine, agents)
     _fill_registry(machine, release)
     machine.certificates.add(Certificate(_LISTENER_CERTIFICATE))
-    for root in table("roots")["stock"].values():
-        machine.certificates.add(Certificate(root["thumbprint"]), ROOT)
+    for row in table("roots")["stock"].values():
+        machine.certificates.add(Certificate(row["thumbprint"]), ROOT)
     machine.firewall.add(Rule("winrm-https", "WinRM over HTTPS", "in", "allow", "TCP", WINRM_PORT))
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
