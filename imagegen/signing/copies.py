@@ -51,7 +51,7 @@ def find_copies(scripts: Sequence[ListedScript], folder: Path | None, judge: Jud
     for path, copy in _read(folder):
         by_path[path] = copy
         if is_signed(copy):
-            by_text[_digest(copy)] = (path, copy)
+            by_text[_digest(copy)] = (str(folder / path) if folder else path, copy)
     data, signatures, faults = {}, {}, {}
     for script in scripts:
         own = (script.path, script.data) if is_signed(script.data) else None

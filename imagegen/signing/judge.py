@@ -45,7 +45,7 @@ def _judge(name: str, data: bytes, trust: Trust, rules: Sequence[SignerRule], ro
     if found.needs_nested:
         return Judged(f"the first signature of {name} has a weak digest, and PowerShell sees no other")
     if fault := _signer_fault(signature, rules) or _root_fault(signature, roots):
-        return Judged(f"{name}: {fault}")
+        return Judged(f"{name} is signed by {fault}")
     return Judged("", signature)
 
 
@@ -53,7 +53,7 @@ def _signer_fault(signature: Signature, rules: Sequence[SignerRule]) -> str:
     signer = signature.signer
     if signer is None or not rules or any(rule.matches(signer, signature.chain) for rule in rules):
         return ""
-    return f"{signer.subject} is not an allowed signer: {nearest(rules, signer, signature.chain)}"
+    return f"{signer.subject}, who is not an allowed signer: {nearest(rules, signer, signature.chain)}"
 
 
 def _root_fault(signature: Signature, roots: Sequence[str]) -> str:
@@ -62,4 +62,5 @@ def _root_fault(signature: Signature, roots: Sequence[str]) -> str:
     public, _ = read_public_roots()
     if root is None or root.sha1 in roots or any(root == one.certificate for one in public):
         return ""
-    return f"the machine does not trust {root.subject}: add a file with this root to windows.trusted_roots"
+    signer = signature.chain[0].subject
+    return f"{signer} below {root.subject}, which the machine does not trust: add that root to windows.trusted_roots"

@@ -36,7 +36,7 @@ _ANY_PUBLISHER: Final = GivenCertificate("CN=Publisher", "0" * 40, OwnFile("publ
 
 @dataclasses.dataclass(frozen=True)
 class SignedScripts:
-    """The spec and the steps with the signed scripts, and the signatures by the sha256 of the script."""
+    """The spec and the steps with the signed scripts, and the signatures of those in the bundle by their sha256."""
 
     spec: Spec
     steps: tuple[EvaluatedStep, ...]
@@ -82,7 +82,9 @@ def sign_scripts(spec: Spec, steps: Mapping[str, Step], sources: Sources, advice
     publishers = {one.signer.sha1: one.signer for one in found.signatures.values() if one.signer}
     signed = with_publishers(spec, [given_certificate(publishers[sha1]) for sha1 in sorted(publishers)])
     evaluated = tuple(_with_copies(step, found.data) for step in evaluate_steps(signed, steps))
-    planned = {_sha256(data): _planned(found.signatures[path]) for path, data in found.data.items()}
+    # PowerShell itself checks the others, when Packer runs them.
+    bundled = found.data.keys() - sources.scripts.keys()
+    planned = {_sha256(found.data[path]): _planned(found.signatures[path]) for path in sorted(bundled)}
     return SignedScripts(signed, evaluated, found.data, planned)
 
 
