@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
 from typing import TYPE_CHECKING, Final
 
+from imagegen.authenticode.model import Verdict
 from imagegen.errors import VerificationError
 from imagegen.files import read_file
 from imagegen.lines import counted
@@ -41,6 +43,13 @@ class SignedCopies:
     data: Mapping[str, bytes]
     signatures: Mapping[str, Signature]
     faults: Mapping[str, str]
+
+    def end(self, path: str) -> datetime.datetime | None:
+        """When the signature of a script ends with its certificates. None: it has a timestamp, or there is none."""
+        signature = self.signatures.get(path)
+        if signature is None or (signature.timestamp and signature.timestamp.verdict is Verdict.VALID):
+            return None
+        return min(certificate.not_after for certificate in signature.chain)
 
 
 def find_copies(scripts: Sequence[ListedScript], folder: Path | None, judge: Judge) -> SignedCopies:

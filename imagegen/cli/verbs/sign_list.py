@@ -1,6 +1,7 @@
 """`imagegen sign-list`: the scripts of an image to sign, for machines that run only signed ones."""
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from imagegen.files import write_file
 from imagegen.lines import counted
 from imagegen.samples.make import sample_scripts
 from imagegen.signing.block import is_signed, without_signature
+from imagegen.signing.copies import SignedCopies
 from imagegen.signing.listing import ListedScript
 from imagegen.signing.own import list_own_scripts, look_for_copies
 
@@ -40,14 +42,15 @@ def sign_list(config: Path, target: str | None, sets: tuple[str, ...], out: Path
     [chosen] = choose_targets(options.load_config(config, sets), target, one=True)
     sources = pipeline.read_shipped(chosen).to_sign(chosen.cloud)
     scripts = list_own_scripts(chosen.spec, chosen.loaded.steps, sources, sample_scripts())
-    faults = look_for_copies(scripts, chosen.spec).faults
+    copies = look_for_copies(scripts, chosen.spec)
     if out is not None:
-        _write([script for script in scripts if script.path in faults], out)
-    rows = [_row(script, faults.get(script.path)) for script in scripts]
-    print_as(form, rows, [*map(_line, rows), *_summary(len(rows), len(faults), out)])
+        _write([script for script in scripts if script.path in copies.faults], out)
+    rows = [_row(script, copies) for script in scripts]
+    print_as(form, rows, [*map(_line, rows), "", *_summary(rows, out)])
 
 
-def _row(script: ListedScript, fault: str | None) -> dict[str, object]:
+def _row(script: ListedScript, copies: SignedCopies) -> dict[str, object]:
+    fault, end = copies.faults.get(script.path), copies.end(script.path)
     return {
         "path": script.path,
         "sha256": hashlib.sha256(script.data).hexdigest(),
@@ -55,6 +58,7 @@ def _row(script: ListedScript, fault: str | None) -> dict[str, object]:
         "needed_by": "build" if script.on_image else "samples",
         "signed": fault is None,
         "reason": fault or "",
+        "signed_until": end.strftime("%Y-%m-%d") if end else None,
     }
 
 
@@ -63,9 +67,14 @@ def _line(row: dict[str, object]) -> str:
     return f"{row['sha256']}  {row['path']}{'  signed' if row['signed'] else ''}"
 
 
-def _summary(count: int, missing: int, out: Path | None) -> list[str]:
+def _summary(rows: list[dict[str, object]], out: Path | None) -> Iterator[str]:
+    signed = sum(bool(row["signed"]) for row in rows)
+    missing = len(rows) - signed
     written = f", written to {out}" if out and missing else ""
-    return ["", f"{counted(count, 'script')}: {count - missing} signed, {missing} to sign{written}"]
+    yield f"{counted(len(rows), 'script')}: {signed} signed, {missing} to sign{written}"
+    ends = [str(row["signed_until"]) for row in rows if row["signed_until"]]
+    if ends:
+        yield f"{counted(len(ends), 'signature')} without a timestamp: PowerShell accepts them until {min(ends)}"
 
 
 def _write(scripts: list[ListedScript], out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import re
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.signing_support import SIGNED, listed, sign_all, write_config
+from tests.authenticode.pki import make_authority
+from tests.authenticode.signing import Options, sign_script
+from tests.signing_support import SIGNED, listed, sign_all, signers, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +62,20 @@ def test_what_has_a_signed_copy_is_said_and_not_written_again(run: Run, tmp_path
     sign_all(config, "aws")
     _, out, _ = run("sign-list", config.file, "--target", "aws")
     assert [line for line in out.splitlines() if line.endswith("  start.ps1  signed")]
+    count, until = len(listed(config, "aws")), signers().signer.read.not_after.strftime("%Y-%m-%d")
+    assert out.splitlines()[-1] == f"{count} signatures without a timestamp: PowerShell accepts them until {until}"
+
+
+def test_a_signature_with_a_timestamp_does_not_end(run: Run, tmp_path: Path) -> None:
+    """The root of the timestamps counts too, because the machine has it."""
+    config = write_config(tmp_path)
+    clock = make_authority(signers().root, valid=(signers().root.read.not_before, signers().root.read.not_after))
+    stamped = Options(timestamps=[clock], stamped=datetime.datetime.now(datetime.UTC))
+    scripts = {script.path: script for script in listed(config, "aws")}
+    sign_all(config, "aws", lambda path, _: sign_script(scripts[path].data, signers().signer, stamped))
+    rows = listed_by(run, config.file, "--target", "aws")
+    assert {row["signed_until"] for row in rows} == {None}
+    assert sum(bool(row["signed"]) for row in rows) == len(scripts)
 
 
 def test_a_config_without_the_key_has_the_same_list(run: Run, tmp_path: Path) -> None:
