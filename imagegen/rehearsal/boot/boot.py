@@ -174,6 +174,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
             **Upkeep(observed.image, node, observed.cluster, observed.pods.begin, observed.is_up).look_after(found),
+            "refused_scripts": observe.find_refused_scripts(node.machine),
         }
     )
 
@@ -248,6 +249,7 @@ class _Observed:
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
+            refused_scripts=observe.find_refused_scripts(machine),
             services=tuple(observe.look_at_services(machine, self.image.services)),
             wins=look_at_wins(machine, self.image.wins),
             gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),

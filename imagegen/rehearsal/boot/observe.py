@@ -19,6 +19,7 @@ from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, e
 from imagegen.rehearsal.machine.inspection import FIRST_BOOT_LOG
 from imagegen.rehearsal.machine.programs import check_can_run, log_file, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.script_policy import runs_only_signed
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 from imagegen.rehearsal.node.kubelet_credentials import can_run
 from imagegen.rehearsal.node.kubelet_error import KubeletError
@@ -237,6 +238,11 @@ def look_at_own_files(machine: Machine, expected: Mapping[str, bytes | None]) ->
         yield facts.OwnFile(
             path=path, state="there" if same else "changed", access=tuple(list_access(machine, [guard]))
         )
+
+
+def find_refused_scripts(machine: Machine) -> tuple[str, ...] | None:
+    """What PowerShell refused, if its policy is AllSigned."""
+    return tuple(f"{path}: {why}" for path, why in machine.refused.items()) if runs_only_signed(machine) else None
 
 
 def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) -> facts.Builder:

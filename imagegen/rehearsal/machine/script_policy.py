@@ -38,7 +38,14 @@ def check_script(machine: Machine, path: str) -> None:
 
 
 def find_refusal(machine: Machine, path: str) -> str:
-    """Why PowerShell does not run a script. Empty if it does."""
+    """Why PowerShell does not run a script. Empty if it does. The machine keeps what it refused."""
+    why = _refusal(machine, path)
+    if why:
+        machine.refused[path] = why
+    return why
+
+
+def _refusal(machine: Machine, path: str) -> str:
     enabled, policy = machine.registry.number(POLICY, "EnableScripts"), machine.registry.text(POLICY, "ExecutionPolicy")
     if not is_script(path) or enabled is None:
         return ""

@@ -79,6 +79,8 @@ class Machine:
         """The network adapters whose MTU was set."""
         self.script_exit_codes: dict[str, int] = {}
         """How scripts of the operator end, by the names of their resources. The others succeed: none of them is run."""
+        self.refused: dict[str, str] = {}
+        """The scripts that the policy of PowerShell refused since the machine was made, with the reasons."""
         self.processes: list[str] = []
         """The names of the processes that run and can be looked up, without .exe."""
         self.boot_count = 0
@@ -99,7 +101,7 @@ class Machine:
         # Whatever of the machine knows its disk knows the copy's from here on.
         other = copy.deepcopy(self, {id(self.files): self.files.copy(root)})
         other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
-        other.browse = _unreachable
+        other.browse, other.refused = _unreachable, {}
         other.up_s, other._before_s = 0.0, 0.0
         other.services.on_start, other.services.slow_programs = {}, {}
         return other
