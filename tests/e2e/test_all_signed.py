@@ -23,6 +23,7 @@ from imagegen.signing.block import without_signature
 from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
 from tests.e2e.boot_support import capture_with_bundle
+from tests.e2e.losses_support import Variant, find_losses
 from tests.signing_support import SIGNED, listed, sign_all, signers, write_config
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.boot.booted import Boot
     from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.boot.user_data import Join, UserData
+    from tests.authenticode.pki import Identity
 
 pytestmark = pytest.mark.e2e
 
@@ -82,6 +84,22 @@ def test_one_script_without_its_signature_fails_the_boot(image: Image, tmp_path:
     assert any(fault.startswith(PATHS[path]) for fault in booted.faults), booted.faults
     (refused,) = [fault for fault in booted.faults if fault.startswith("signed-scripts: ")]
     assert f"{path}: it is not signed" in refused
+
+
+LOSSES = {
+    ("Root", signers().root): "build: failed: step trust, resource trust/certificate:TrustedPublisher",
+    ("TrustedPublisher", signers().signer): "build: failed: ",
+}
+
+
+@pytest.mark.parametrize(("store", "identity"), LOSSES, ids=["root", "publisher"])
+def test_without_a_certificate_the_build_ends_by_name(tmp_path: Path, store: str, identity: Identity) -> None:
+    """Without the root, before the policy is set; without the publisher, at the first script of the next phase."""
+    config = write_config(tmp_path)
+    sign_all(config, "aws")
+    variant = Variant(str(config.file), "aws")
+    losses = find_losses(variant, tmp_path / "disk", rf"trust/certificate:{store}\{identity.read.sha1}")
+    assert any(loss.startswith(LOSSES[store, identity]) for loss in losses), losses
 
 
 def test_a_script_of_user_data_must_be_signed(image: Image, tmp_path: Path) -> None:
