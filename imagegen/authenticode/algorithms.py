@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import hmac
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -140,6 +141,21 @@ def is_acceptable_key(encoded: bytes) -> bool:
     """Whether the key is of a supported kind, and long enough."""
     key = _key(encoded)
     return key is not None and (isinstance(key, ec.EllipticCurvePublicKey) or key.key_size >= SHORTEST_RSA_KEY)
+
+
+def is_old_signature_right(public_key: bytes, algorithm: SignatureAlgorithm, signature: bytes, signed: bytes) -> bool:
+    """Whether it is a signature as VeriSign's timestamp authority made them until about 2012.
+
+    They hold the bare digest, without the name of its algorithm (PKCS #1, 9.2). Windows accepts them.
+    """
+    key = _key(public_key)
+    if not isinstance(key, rsa.RSAPublicKey) or algorithm.scheme != "rsa" or algorithm.digest not in WEAK_DIGESTS:
+        return False
+    try:
+        held = key.recover_data_from_signature(signature, padding.PKCS1v15(), None)
+    except (InvalidSignature, ValueError, UnsupportedAlgorithm):
+        return False
+    return hmac.compare_digest(held, digest_of(algorithm.digest, [signed]))
 
 
 def is_signature_right(public_key: bytes, algorithm: SignatureAlgorithm, signature: bytes, signed: bytes) -> bool:

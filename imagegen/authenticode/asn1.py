@@ -187,9 +187,21 @@ def first_value(data: bytes) -> int:
         return int(parser.peek(data))
 
 
+def items(value: Any) -> list[bytes]:  # noqa: ANN401 - asn1crypto has no types
+    """The encoded values in a SET or SEQUENCE, of any kind: asn1crypto refuses some. Only within `decoding`."""
+    data = bytes(value.contents or b"") if value else b""
+    found = []
+    while data:
+        length = parser.peek(data)
+        found.append(data[:length])
+        data = data[length:]
+    return found
+
+
 def content_of(info: Any) -> bytes:  # noqa: ANN401 - asn1crypto has no types
     """The encoded content of a ContentInfo. Only within `decoding`."""
-    found_class, _, tag, _, contents, _ = parser.parse(info["content"].dump(), strict=True)
+    _, wrapped = items(info)
+    found_class, _, tag, _, contents, _ = parser.parse(wrapped, strict=True)
     if (found_class, tag) != (_CONTEXT, 0):
         raise ValueError("no content")
     return bytes(contents)

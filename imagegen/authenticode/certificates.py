@@ -18,6 +18,8 @@ from imagegen.authenticode.model import Certificate, Extensions, Name
 from imagegen.authenticode.names import short_type
 
 LARGEST_CERTIFICATE: Final = 64 * 1024
+# Names are shown in messages. The upper bounds of X.520 are far below it.
+_LONGEST_NAME: Final = 2048
 _KEPT: Final = 2048
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s(.*?)-----END \1-----", re.DOTALL)
 
@@ -76,14 +78,17 @@ def _decoded(text: bytes) -> bytes:
         raise MalformedData("a PEM block is not valid base64") from None
 
 
-def rdns(encoded: bytes) -> tuple[bytes, ...]:
-    """The encoded parts of an encoded name, from the country down to the common name."""
+def comparable_parts(name: Name) -> tuple[str, ...]:
+    """The parts of a name from the country down to the common name, in the form in which they are compared."""
     with decoding("a name"):
-        return tuple(part.dump() for part in load(x509.Name, encoded).chosen)
+        return tuple(part.hashable for part in load(x509.Name, name.encoded).chosen)
 
 
 def _name(value: Any) -> Name:  # noqa: ANN401 - asn1crypto has no types
-    return Name(tuple(_attributes(value)), value.dump())
+    encoded = value.dump()
+    if len(encoded) > _LONGEST_NAME:
+        raise MalformedData(f"a certificate has a name of {len(encoded)} bytes, at most {_LONGEST_NAME} are allowed")
+    return Name(tuple(_attributes(value)), encoded)
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - asn1crypto has no types
@@ -135,10 +140,10 @@ _KNOWN: Final = _HARMLESS | {
 }
 
 
-def _subtrees(subtrees: Any) -> tuple[tuple[bytes, ...], ...]:  # noqa: ANN401 - asn1crypto has no types
-    """The encoded names among the subtrees. Those of host names and mail addresses say nothing about a signer."""
+def _subtrees(subtrees: Any) -> tuple[tuple[str, ...], ...]:  # noqa: ANN401 - asn1crypto has no types
+    """The names among the subtrees. Those of host names and mail addresses say nothing about a signer."""
     return tuple(
-        tuple(part.dump() for part in subtree["base"].chosen.chosen)
+        tuple(part.hashable for part in subtree["base"].chosen.chosen)
         for subtree in subtrees or ()
         if subtree["base"].name == "directory_name"
     )

@@ -18,7 +18,7 @@ from imagegen.authenticode.algorithms import (
     is_acceptable_key,
     is_signature_right,
 )
-from imagegen.authenticode.certificates import rdns
+from imagegen.authenticode.certificates import comparable_parts
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import SEVERITY, Certificate, Trust, TrustedRoot, Verdict
 from imagegen.authenticode.revocation import find_revocation
@@ -26,8 +26,9 @@ from imagegen.authenticode.usages import ANY_USAGE, usage_names
 from imagegen.lines import counted
 
 LONGEST_CHAIN: Final = 10
-# Certificates that are looked at, over all chains of one signer.
+# Over all chains of one signer: the certificates that are looked at, and the signatures of CAs that are verified.
 _MOST_STEPS: Final = 200
+_MOST_CHECKS: Final = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,15 +55,14 @@ class Chain:
 
 def find_chain(signer: Certificate, others: Sequence[Certificate], trust: Trust, request: ChainRequest) -> Chain:
     """The best chain of the signer. `others` are the certificates that came with the signature."""
-    best: Chain | None = None
+    best = _incomplete((signer,), others, trust)
     for certificates, root in _candidates(signer, others, trust):
         chain = _judge(certificates, root, trust, request) if root else _incomplete(certificates, others, trust)
-        if best is None or _rank(chain) > _rank(best):
+        if _rank(chain) > _rank(best):
             best = chain
         if best.verdict is Verdict.VALID:
             break
-    # There always is one: the signer alone.
-    return best or Chain((signer,), Verdict.UNTRUSTED, "the chain is too long")
+    return best
 
 
 def _rank(chain: Chain) -> tuple[int, int]:
@@ -74,6 +74,7 @@ def _candidates(
 ) -> Iterator[tuple[tuple[Certificate, ...], TrustedRoot | None]]:
     """Chains that end at a trusted root, and those that cannot be continued."""
     waiting: list[tuple[Certificate, ...]] = [(signer,)]
+    checks = 0
     for _ in range(_MOST_STEPS):
         if not waiting:
             return
@@ -84,9 +85,9 @@ def _candidates(
             yield chain, root
             continue
         issuers = [] if len(chain) == LONGEST_CHAIN else _issuers(last, others, trust)
-        longer: list[tuple[Certificate, ...]] = [
-            (*chain, issuer) for issuer in issuers if issuer not in chain and _is_issued_by(last, issuer)
-        ]
+        tried = [issuer for issuer in issuers if issuer not in chain][: _MOST_CHECKS - checks]
+        checks += len(tried)
+        longer: list[tuple[Certificate, ...]] = [(*chain, issuer) for issuer in tried if _is_issued_by(last, issuer)]
         if not longer:
             yield chain, None
         # The first issuer is tried first.
@@ -176,9 +177,13 @@ def _is_permitted(ca: Certificate, lower: Certificate) -> bool:
     permitted, excluded = ca.extensions.permitted_names, ca.extensions.excluded_names
     if permitted is None and not excluded:
         return True
-    subject = rdns(lower.subject.encoded)
+    try:
+        subject = comparable_parts(lower.subject)
+    except MalformedData:
+        # A name that cannot be compared is in no permitted part, and may be in an excluded one.
+        return False
 
-    def is_within(beginning: tuple[bytes, ...]) -> bool:
+    def is_within(beginning: tuple[str, ...]) -> bool:
         return subject[: len(beginning)] == beginning
 
     return (permitted is None or any(map(is_within, permitted))) and not any(map(is_within, excluded))

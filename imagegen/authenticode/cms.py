@@ -14,6 +14,7 @@ from imagegen.authenticode.algorithms import (
     SignatureAlgorithm,
     digest_name,
     digest_of,
+    is_old_signature_right,
     is_signature_right,
     read_signature_algorithm,
 )
@@ -60,7 +61,10 @@ class SignerInfo:
         return certificate.extensions.subject_key_id == self.key_id
 
     def check_content(self, content_type: str | None, content: bytes) -> None:
-        """Check that the signed attributes are about this content. Otherwise a MalformedData says what differs."""
+        """Check that the signed attributes are about this content, and of this type if one is given.
+
+        Otherwise a MalformedData says what differs.
+        """
         types, digests = self.signed.get(_CONTENT_TYPE, ()), self.signed.get(_MESSAGE_DIGEST, ())
         with decoding("the signed attributes"):
             if content_type is not None and [_object_identifier(value) for value in types] != [content_type]:
@@ -70,7 +74,8 @@ class SignerInfo:
 
     def is_signed_by(self, certificate: Certificate) -> bool:
         """Whether the owner of this certificate made the signature."""
-        return is_signature_right(certificate.public_key, self.algorithm, self.signature, self.signed_bytes)
+        arguments = (certificate.public_key, self.algorithm, self.signature, self.signed_bytes)
+        return is_signature_right(*arguments) or is_old_signature_right(*arguments)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +101,7 @@ def read_signed_data(encoded: bytes) -> SignedData:
         if len(signers) != 1:
             raise MalformedData(f"it has {len(signers)} signers, but must have one")
         signer = _signer(load(asn1.SignerInfo, signers[0].dump()))
-        if signer.digest not in [_algorithm(value) for value in data["digest_algorithms"]]:
+        if signer.digest not in map(_algorithm, asn1.items(data["digest_algorithms"])):
             raise MalformedData("the signer's digest algorithm is not the one that is announced")
         content = data["content"]
         return SignedData(
@@ -156,16 +161,16 @@ def _attributes(value: Any) -> dict[str, list[bytes]]:  # noqa: ANN401 - asn1cry
     for number, attribute in enumerate(value or ()):
         if number == _MOST_ATTRIBUTES:
             raise MalformedData(f"a signer has more than {_MOST_ATTRIBUTES} attributes")
-        attributes.setdefault(attribute["type"].dotted, []).extend(item.dump() for item in attribute["values"])
+        attributes.setdefault(attribute["type"].dotted, []).extend(asn1.items(attribute["values"]))
     return attributes
 
 
-def _algorithm(value: Any) -> str:  # noqa: ANN401 - asn1crypto has no types
-    return read_algorithm(load(asn1.DigestAlgorithm, value.dump()))
+def _algorithm(encoded: bytes) -> str:
+    return read_algorithm(load(asn1.DigestAlgorithm, encoded))
 
 
 def _certificates(value: Any) -> tuple[Certificate, ...]:  # noqa: ANN401 - asn1crypto has no types
-    encoded = [item.dump() for item in value or ()]
+    encoded = asn1.items(value)
     if len(encoded) > MOST_CERTIFICATES:
         raise MalformedData(f"it holds {len(encoded)} certificates, at most {MOST_CERTIFICATES} are allowed")
     return tuple(certificate for certificate in map(_readable, encoded) if certificate)

@@ -62,7 +62,7 @@ def _form(data: Any) -> str:  # noqa: ANN401 - asn1crypto has no types
     kind = str(data["type"].dotted)
     if kind != _SIP_INFO:
         return kind
-    guid = load(asn1.SipInfo, data["value"].dump())["guid"].native
+    guid = load(asn1.SipInfo, asn1.items(data)[1])["guid"].native
     return str(uuid.UUID(bytes_le=bytes(guid)))
 
 
@@ -82,10 +82,7 @@ def read_trust_list(content: bytes) -> TrustList:
 def _subject(row: Any) -> ListedSubject:  # noqa: ANN401 - asn1crypto has no types
     return ListedSubject(
         identifier=bytes(row["identifier"].native),
-        attributes={
-            attribute["type"].dotted: [value.dump() for value in attribute["values"]]
-            for attribute in row["attributes"] or ()
-        },
+        attributes={attribute["type"].dotted: asn1.items(attribute["values"]) for attribute in row["attributes"] or ()},
     )
 
 

@@ -17,8 +17,6 @@ _TOKEN: Final = "1.3.6.1.4.1.311.3.3.1"  # noqa: S105 - an object identifier
 _COUNTERSIGNATURE: Final = "1.2.840.113549.1.9.6"
 _TIMESTAMP_INFO: Final = "1.2.840.113549.1.9.16.1.4"
 _SIGNING_TIME: Final = "1.2.840.113549.1.9.5"
-_DATA: Final = "1.2.840.113549.1.7.1"
-_CONTENT_TYPE: Final = "1.2.840.113549.1.9.3"
 _SIGNING_CERTIFICATE: Final = {"1.2.840.113549.1.9.16.2.12": "sha1", "1.2.840.113549.1.9.16.2.47": ""}
 _MOST_TIMESTAMPS: Final = 8
 _KEY_USAGES: Final = frozenset({"digital_signature", "non_repudiation"})
@@ -69,8 +67,8 @@ def _judge_token(token: bytes, signer: SignerInfo, others: Sequence[Certificate]
 def _judge_countersignature(value: bytes, signer: SignerInfo, others: Sequence[Certificate], trust: Trust) -> Timestamp:
     """PKCS #9, 5.6: a signature over the signature, with the time among its attributes."""
     authority = read_signer_info(value)
-    # The older ones do not say which type of content they sign.
-    authority.check_content(_DATA if _CONTENT_TYPE in authority.signed else None, signer.signature)
+    # A countersignature should have no type of content (RFC 2985, 5.3.6), and those that have one do not agree on it.
+    authority.check_content(None, signer.signature)
     times = authority.signed.get(_SIGNING_TIME, ())
     if not times:
         raise MalformedData("it has no time")

@@ -35,6 +35,8 @@ def load_trust(
     The public roots are trusted for signing code if there are no own roots, or if `public_roots` says so; for
     timestamps they are trusted unless `public_roots` is False. A file that cannot be read is a MalformedData.
     """
+    if now.tzinfo is None:
+        raise ValueError("the time has no time zone")
     own = [TrustedRoot(certificate, source="own roots") for data in roots for certificate in _read(data)]
     listed, source = read_public_roots() if public_roots is not False else ((), "")
     if public_roots is None and own:

@@ -21,6 +21,8 @@ from imagegen.authenticode.subject import Subject
 
 _PE_MAGIC: Final = b"MZ"
 _CATALOGUE: Final = ".cat"
+# With what a weak signature may be, if a nested one is valid: all of it comes with age.
+_HELPED: Final = frozenset({Verdict.WEAK_DIGEST, Verdict.EXPIRED, Verdict.BAD_TIMESTAMP, Verdict.UNTRUSTED})
 # From the best to the worst.
 _LISTED_BY: Final = ("sha512", "sha384", "sha256", "sha1")
 
@@ -108,9 +110,9 @@ def _verify(subject: Subject, name: str, trust: Trust, catalogues: Sequence[Cata
 
 
 def _judged(name: str, subject: Subject, signatures: tuple[Signature, ...]) -> Verification:
-    """The verdict of the first signature, or of a nested one if the first is only too weak."""
+    """The verdict of the first signature, or of a nested one if the first is there for old Windows."""
     counting = signatures[0]
-    if counting.verdict is Verdict.WEAK_DIGEST:
+    if counting.verdict in _HELPED and {counting.file_digest, counting.digest} & WEAK_DIGESTS:
         counting = next((nested for nested in signatures if nested.verdict is Verdict.VALID), counting)
     return Verification(name, subject.kind, counting.verdict, counting.reason, signatures, counting)
 

@@ -38,7 +38,7 @@ _SIGNING_TIME = "1.2.840.113549.1.9.5"
 _SIGNING_CERTIFICATE = "1.2.840.113549.1.9.16.2.47"
 _TIMESTAMP_INFO = "1.2.840.113549.1.9.16.1.4"
 _DATA = "1.2.840.113549.1.7.1"
-_RSA = "1.2.840.113549.1.1.1"
+_MEMBER_INFO = "1.3.6.1.4.1.311.12.2.3"
 _ECDSA = {"sha1": "1.2.840.10045.4.1", "sha256": "1.2.840.10045.4.3.2", "sha384": "1.2.840.10045.4.3.3"}
 _HASHES: Mapping[str, hashes.HashAlgorithm] = {
     "md5": hashes.MD5(),  # noqa: S303 - tests sign with it to see it refused
@@ -120,15 +120,33 @@ def make_token(
 
 
 def make_countersignature(
-    authority: Identity, signature: bytes, time: datetime.datetime, digest: str = "sha256"
+    authority: Identity,
+    signature: bytes,
+    time: datetime.datetime,
+    digest: str = "sha256",
+    *,
+    content_type: str = _DATA,
+    bare: bool = False,
 ) -> bytes:
-    """A PKCS #9 countersignature, the older form of a timestamp."""
+    """A PKCS #9 countersignature, the older form of a timestamp. `bare`: as the oldest ones were, for RSA keys."""
     attributes = {
-        _CONTENT_TYPE: core.ObjectIdentifier(_DATA),
+        _CONTENT_TYPE: core.ObjectIdentifier(content_type),
         _MESSAGE_DIGEST: core.OctetString(hashlib.new(digest, signature).digest()),
         _SIGNING_TIME: x509.Time({"utc_time": time}),
     }
-    return bytes(_signer_info(authority, digest, attributes)[1].dump())
+    _, info = _signer_info(authority, digest, attributes)
+    if bare:
+        assert isinstance(authority.key, rsa.RSAPrivateKey)
+        held = hashlib.new(digest, info["signed_attributes"].untag().dump()).digest()
+        info["signature"] = _bare_signature(authority.key, held)
+    return bytes(info.dump())
+
+
+def _bare_signature(key: rsa.RSAPrivateKey, held: bytes) -> bytes:
+    """PKCS #1 1.5 around something else than the name of an algorithm and a digest."""
+    numbers, size = key.private_numbers(), key.key_size // 8
+    block = b"\0\1" + b"\xff" * (size - 3 - len(held)) + b"\0" + held
+    return pow(int.from_bytes(block), numbers.d, numbers.public_numbers.n).to_bytes(size)
 
 
 def sign_digest(form: str, digest: bytes, signer: Identity, options: Options) -> bytes:
@@ -207,7 +225,12 @@ def catalogue_list(members: Sequence[tuple[str, str, bytes]], *, now: datetime.d
         {
             "identifier": digest,
             "attributes": [
-                {"type": INDIRECT_DATA, "values": [core.Any(asn1.IndirectData.load(indirect_data(form, name, digest)))]}
+                {
+                    "type": INDIRECT_DATA,
+                    "values": [core.Any(asn1.IndirectData.load(indirect_data(form, name, digest)))],
+                },
+                # Real catalogues have it, and asn1crypto cannot read it.
+                {"type": _MEMBER_INFO, "values": [core.Any(core.Null(implicit=0))]},
             ],
         }
         for form, name, digest in members

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import hashlib
 import io
 import struct
@@ -21,13 +22,14 @@ from imagegen.authenticode.msi import InstallerPackage
 from imagegen.authenticode.pe import PortableExecutable
 from imagegen.authenticode.verify import covers, read_catalogue, verify
 from tests.authenticode.compound import Tree, make_compound_file
-from tests.authenticode.pki import pki
+from tests.authenticode.pki import STAMP, STAMPED, START, Identity, make_crl, make_signer, pki
 from tests.authenticode.signing import (
     NESTED,
     Options,
     content_info,
     encoded,
     make_catalogue,
+    put_into_pe,
     sign_digest,
     sign_pe,
     signature_of,
@@ -120,14 +122,65 @@ def test_a_nested_signature_that_is_damaged_changes_nothing() -> None:
     assert found.verdict is V.VALID
 
 
-def test_a_nested_signature_does_not_help_a_first_one_that_is_bad() -> None:
-    strong = _nested(0)
-    for verdict, options in (
-        (V.VALID, Options(digest="sha1", unsigned={NESTED: [strong]})),
-        (V.UNTRUSTED, Options(digest="sha1", certificates=[pki().signer], unsigned={NESTED: [strong]})),
-    ):
-        found = judge(sign_pe(fixture("program.exe"), pki().signer, options), "x.exe", trust())
-        assert found.verdict is verdict
+def _expired() -> Identity:
+    return make_signer(pki().ca, valid=(START, STAMPED))
+
+
+FIRST: dict[str, tuple[Callable[[], Identity], Options, Verdict, Verdict]] = {
+    "a weak one": (lambda: pki().signer, Options(digest="sha1"), V.WEAK_DIGEST, V.VALID),
+    "a weak one without a CA": (
+        lambda: pki().signer,
+        Options(digest="sha1", certificates=[pki().signer]),
+        V.UNTRUSTED,
+        V.VALID,
+    ),
+    "a weak one that expired": (_expired, Options(digest="sha1"), V.EXPIRED, V.VALID),
+    "a weak one with a bad timestamp": (
+        lambda: pki().signer,
+        Options(digest="sha1", timestamps=[pki().signer]),
+        V.BAD_TIMESTAMP,
+        V.VALID,
+    ),
+    "a weak one of the wrong usage": (
+        lambda: make_signer(pki().ca, usages=[STAMP]),
+        Options(digest="sha1"),
+        V.WRONG_USAGE,
+        V.WRONG_USAGE,
+    ),
+    "a strong one without a CA": (
+        lambda: pki().signer,
+        Options(certificates=[pki().signer]),
+        V.UNTRUSTED,
+        V.UNTRUSTED,
+    ),
+    "a strong one that expired": (_expired, Options(), V.EXPIRED, V.EXPIRED),
+}
+
+
+@pytest.mark.parametrize(("signer", "options", "first", "verdict"), FIRST.values(), ids=FIRST)
+def test_a_nested_signature_helps_only_one_for_old_windows(
+    signer: Callable[[], Identity], options: Options, first: Verdict, verdict: Verdict
+) -> None:
+    options = dataclasses.replace(options, unsigned={NESTED: [_nested(0)]})
+    found = judge(sign_pe(fixture("program.exe"), signer(), options), "x.exe", trust())
+    assert found.first is not None
+    assert (found.first.verdict, found.verdict, found.needs_nested) == (first, verdict, verdict is V.VALID)
+
+
+def test_a_nested_signature_does_not_help_a_file_that_was_altered() -> None:
+    options = Options(digest="sha1", unsigned={NESTED: [_nested(0)]})
+    first = sign_digest(PE_IMAGE, bytes(20), pki().signer, options)
+    found = judge(put_into_pe(fixture("program.exe"), first), "x.exe", trust())
+    assert [signature.verdict for signature in found.signatures] == [V.ALTERED, V.VALID]
+    assert found.verdict is V.ALTERED
+
+
+def test_a_nested_signature_does_not_help_a_revoked_one() -> None:
+    options = Options(digest="sha1", unsigned={NESTED: [_nested(0)]})
+    revoked = make_signer(pki().ca)
+    crl = make_crl(pki().ca, [(revoked, STAMPED, None)])
+    found = judge(sign_pe(fixture("program.exe"), revoked, options), "x.exe", trust(crls=[crl]))
+    assert (found.verdict, found.signatures[1].verdict) == (V.REVOKED, V.VALID)
 
 
 def test_a_nested_signature_of_another_file_does_not_help() -> None:

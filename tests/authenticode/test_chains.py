@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from imagegen.authenticode import chains
 from imagegen.authenticode.model import Verdict
 from tests.authenticode.pki import (
     CODE,
@@ -37,6 +38,8 @@ from tests.authenticode.support import fixture, judge, trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from imagegen.authenticode.model import Certificate
 
 V = Verdict
 DAY = datetime.timedelta(days=1)
@@ -109,6 +112,17 @@ CASES: dict[str, tuple[Callable[[], Identity], Verdict, str]] = {
         "",
     ),
     "a permitted name": (lambda: make_signer(make_ca(ROOT, extensions=[_named("C=US, O=Example Inc")])), V.VALID, ""),
+    # In another encoding, with other capitals and blanks.
+    "a permitted name in another form": (
+        lambda: make_signer(make_ca(ROOT, extensions=[_named("C=us, O=EXAMPLE  inc")])),
+        V.VALID,
+        "",
+    ),
+    "an excluded name in another form": (
+        lambda: make_signer(make_ca(ROOT, extensions=[_named("C=us, O=EXAMPLE  inc", permitted=False)])),
+        V.UNTRUSTED,
+        "may not issue certificates for",
+    ),
     "another name than permitted": (
         lambda: make_signer(make_ca(ROOT, extensions=[_named("C=US, O=Other")])),
         V.UNTRUSTED,
@@ -249,6 +263,34 @@ def test_a_long_chain_has_an_end() -> None:
     for number in range(12):
         ca = make_ca(ca, f"O=Example, CN=CA {number}")
     assert _judge(make_signer(ca)) == (V.UNTRUSTED, "the chain has more than 10 certificates")
+
+
+def test_a_maze_of_cas_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two names with thirty certificates each, which have all issued one another: ways without end, none to a root."""
+    one, two = rsa_key(1), rsa_key(2)
+    first = issue("O=Maze, CN=One", key=one, ca=True)
+    second = issue("O=Maze, CN=Two", first, key=two, ca=True)
+    maze = [issue("O=Maze, CN=One", second, key=one, ca=True, serial=100 + number) for number in range(30)]
+    maze += [issue("O=Maze, CN=Two", first, key=two, ca=True, serial=200 + number) for number in range(30)]
+    checks: list[str] = []
+    is_issued_by = chains._is_issued_by
+
+    def count(certificate: Certificate, issuer: Certificate) -> bool:
+        checks.append(certificate.serial)
+        return is_issued_by(certificate, issuer)
+
+    monkeypatch.setattr(chains, "_is_issued_by", count)
+    signer = make_signer(first)
+    assert _judge(signer, options=Options(certificates=[signer, *maze]))[0] is V.UNTRUSTED
+    assert len(checks) <= 200
+
+
+def test_a_very_long_name_makes_a_certificate_unreadable() -> None:
+    signer = make_signer(
+        pki().ca, ", ".join(["C=US", *(f"OU={'x' * 60}{number}" for number in range(40)), "CN=Example"])
+    )
+    reason = "the signature does not hold the certificate of its signer"
+    assert _judge(signer) == (V.UNTRUSTED, reason)
 
 
 def test_many_certificates_are_refused() -> None:

@@ -18,8 +18,8 @@ ROWS = [
     ("signed.exe", FileKind.PE, V.VALID, V.EXPIRED),
     ("stamped.exe", FileKind.PE, V.VALID, V.VALID),
     ("weak.exe", FileKind.PE, V.WEAK_DIGEST, V.EXPIRED),
-    # The first signature has no timestamp, and it is the one that Windows judges.
-    ("nested.exe", FileKind.PE, V.VALID, V.EXPIRED),
+    # The nested signature has a timestamp.
+    ("nested.exe", FileKind.PE, V.VALID, V.VALID),
     ("package.msi", FileKind.MSI, V.UNSIGNED, V.UNSIGNED),
     ("signed.msi", FileKind.MSI, V.VALID, V.EXPIRED),
     ("stamped.msi", FileKind.MSI, V.VALID, V.VALID),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from asn1crypto import parser
+from asn1crypto.core import OctetString
 
 from imagegen.authenticode.model import TimestampKind, Verdict
 from tests.authenticode.pki import (
@@ -151,6 +153,56 @@ def test_a_countersignature_needs_the_certificate_of_its_authority() -> None:
     found = judge(sign_pe(data, signer, _raw(COUNTERSIGNATURE, stamp)), "x.exe", trust())
     reason = "the timestamp is not valid: the certificate of its authority is missing"
     assert (found.verdict, found.reason) == (V.BAD_TIMESTAMP, reason)
+
+
+@pytest.mark.parametrize(
+    ("digest", "options", "verdict"),
+    [
+        # What Certum's authority wrote in 2019.
+        ("sha256", {"content_type": "1.2.840.113549.1.9.16.1.4"}, V.VALID),
+        # What VeriSign's authority wrote until 2012: a digest without the name of its algorithm.
+        ("sha1", {"bare": True}, V.VALID),
+        ("sha256", {"bare": True}, V.BAD_TIMESTAMP),
+    ],
+)
+def test_odd_countersignatures_that_exist(digest: str, options: dict[str, Any], verdict: Verdict) -> None:
+    signer, data = make_signer(pki().ca, key=rsa_key(1)), fixture("program.exe")
+    authority = make_authority(CLOCK_ROOT, key=rsa_key())
+    stamp = make_countersignature(authority, signature_value(sign_pe(data, signer)), STAMPED, digest, **options)
+    held = Options(certificates=[signer, pki().ca, authority], unsigned={COUNTERSIGNATURE: [stamp]})
+    found = judge(sign_pe(data, signer, held), "x.exe", trust())
+    assert found.verdict is verdict, found.reason
+
+
+def _indefinite(encoded: bytes, depth: int) -> bytes:
+    """The outer values without their lengths, and an OCTET STRING in pieces: BER, as BouncyCastle writes tokens."""
+    tag, contents = encoded[0], parser.parse(encoded)[4]
+    if tag == 0x04:
+        middle = len(contents) // 2
+        pieces = [OctetString(piece).dump() for piece in (contents[:middle], contents[middle:])]
+        return b"\x24\x80" + b"".join(pieces) + b"\0\0"
+    if depth == 0 or not tag & 0x20:
+        return encoded
+    inner = []
+    while contents:
+        length = parser.peek(contents)
+        inner.append(contents[:length])
+        contents = contents[length:]
+    is_signed_data = len(inner) > 3
+    parts = [
+        part if is_signed_data and number != 2 else _indefinite(part, depth - 1) for number, part in enumerate(inner)
+    ]
+    return bytes([tag, 0x80]) + b"".join(parts) + b"\0\0"
+
+
+def test_a_token_in_ber_is_read() -> None:
+    signer, data = make_signer(pki().ca, key=rsa_key(1)), fixture("program.exe")
+    token = make_token(CLOCK, signature_value(sign_pe(data, signer)), STAMPED)
+    ber = _indefinite(token, 6)
+    assert ber.count(b"\x30\x80") == 3
+    assert b"\x24\x80" in ber
+    found = judge(sign_pe(data, signer, Options(unsigned={TOKEN: [ber]})), "x.exe", trust(now=LATER))
+    assert found.verdict is V.VALID, found.reason
 
 
 def test_one_valid_timestamp_is_enough() -> None:

@@ -125,6 +125,11 @@ def test_a_file_that_cannot_be_read_is_told(options: dict[str, Any], message: st
     assert message in str(raised.value)
 
 
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="the time has no time zone"):
+        load_trust(now=NOW.replace(tzinfo=None), public_roots=False)
+
+
 def _trust(now: datetime.datetime = NOW, **limits: Any) -> Trust:  # noqa: ANN401 - those of TrustedRoot
     """The PKI's roots, with what a list says about the one for code."""
     root, clock = TrustedRoot(pki().root.read, **limits), TrustedRoot(pki().clock_root.read)

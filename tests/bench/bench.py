@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.guest import guest_figures
+from tests.bench.signatures import signature_figures
 
 ROUNDS = 15
 CONFIG = "configs/windows-2022-containerd.yaml"
@@ -96,5 +97,6 @@ def rehearsal(commands: list[list[str]]) -> tuple[float, list[dict[str, Any]]]:
 
 if __name__ == "__main__":
     start_up()
+    print(*signature_figures(), sep="\n")
     rehearsals()
     maximal()
