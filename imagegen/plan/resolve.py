@@ -13,11 +13,11 @@ import hashlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pydantic
 
-from imagegen.artifacts.lock import Lock, LockedArtifact
+from imagegen.artifacts.lock import Lock
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError, Problem
@@ -38,10 +38,11 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
+from imagegen.plan.pins import pin_image, pin_members
 from imagegen.plan.signatures import plan_signatures
-from imagegen.resources.image_name import ImageName
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, Resource
+from imagegen.resources.update import ENGINE_MODULE
 from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.model import Step
 
@@ -121,7 +122,6 @@ def cut_phases(steps: Sequence[TypedStep]) -> list[list[PlacedResource]]:
     return [*cut, []] if cut and cut[-1][-1].resource.may_restart else cut
 
 
-_SAVE = "save it under this name with `docker save` of Docker 25 or later, or with `ctr images export`"
 # Time for the engine's own work in a phase, besides the time of its steps.
 _PHASE_MARGIN_S = 600
 
@@ -151,7 +151,7 @@ def resolve(
     config = spec.config
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
-    phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider)
+    phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider, guest)
     limits = {name: minutes * 60 for name, minutes in config.timeouts.steps.items()}
     notes = {
         item.step.name: StepNotes(item.step.meta.summary, limits.get(item.step.name, _time_limit(item)))
@@ -252,10 +252,14 @@ def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
 
 
 def _phases(
-    evaluated: tuple[EvaluatedStep, ...], lock: Lock, images: Mapping[str, ImageRequest], provider: str
+    evaluated: tuple[EvaluatedStep, ...],
+    lock: Lock,
+    images: Mapping[str, ImageRequest],
+    provider: str,
+    guest: Mapping[str, bytes],
 ) -> tuple[Phase, ...]:
     problems: list[Problem] = []
-    typed = [(step, tuple(_resources(step, lock, images, problems))) for step in evaluated]
+    typed = [(step, tuple(_resources(step, lock, images, guest, problems))) for step in evaluated]
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
     problems += [
@@ -271,107 +275,49 @@ def _phases(
 def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
     """A phase of the plan. Consecutive resources of one step are one entry."""
     steps = tuple(
-        PlannedStep(
-            name,
-            repeated,
-            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields(), item.until) for item in placed),
-        )
+        PlannedStep(name, repeated, tuple(_planned(item) for item in placed))
         for (name, repeated), placed in itertools.groupby(phase, key=lambda item: (item.step.name, item.repeated))
     )
     return Phase(f"phase-{number}", restart=any(item.resource.may_restart for item in phase), steps=steps)
 
 
+def _planned(item: PlacedResource) -> PlannedResource:
+    planned = item.resource.planned()
+    return PlannedResource(item.id, planned.kind, planned.fields(), item.until)
+
+
 def _resources(
-    step: EvaluatedStep, lock: Lock, images: Mapping[str, ImageRequest], problems: list[Problem]
+    step: EvaluatedStep,
+    lock: Lock,
+    images: Mapping[str, ImageRequest],
+    guest: Mapping[str, bytes],
+    problems: list[Problem],
 ) -> Iterator[tuple[Draft, Resource]]:
     document = step.step.resources
     for draft in step.drafts:
         fields = dict(draft.fields)
         artifact = lock.artifacts.get(str(fields.get("artifact")))
-        if artifact is not None and draft.kind in ("archive", "extract"):
-            missing, key = _pin_members(draft.kind, fields, artifact)
+        if artifact is not None and (draft.kind == "archive" or fields.get("member")):
+            missing, key = pin_members(fields, artifact)
             if missing:
                 members = ", ".join(sorted(artifact.members or {})[:12])
                 message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
                 problems.append(document.problem((*draft.path, key), message, f"it has {members}"))
                 continue
         if draft.kind == "image":
-            missing_image = _pin_image(fields, lock, images, artifact)
+            missing_image = pin_image(fields, lock, images, artifact)
             if missing_image:
                 problems.append(document.problem(draft.path, *missing_image))
                 continue
         if draft.kind == "file" and "sha256" not in fields and artifact is not None:
             fields["sha256"] = artifact.sha256
+        if fields.get("source") == ENGINE_MODULE:
+            fields["sha256"] = _sha256(guest[ENGINE_MODULE])
         kind = KINDS[draft.kind]
         try:
             yield draft, kind.model_validate(fields)
         except pydantic.ValidationError as error:
             problems += model_problems(error, document, kind, draft.path)
-
-
-def _pin_members(kind: str, fields: dict[str, Any], artifact: LockedArtifact) -> tuple[list[str], str]:
-    """Fill in the digests of the files that a resource takes from an archive. Returns the files that the archive does
-    not have, and the key that names them."""
-    if kind == "extract":
-        digest = (artifact.members or {}).get(str(fields.get("member")))
-        fields["sha256"] = digest
-        return ([] if digest else [str(fields.get("member"))]), "member"
-    missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), fields.pop("expect", None))
-    return missing, "expect"
-
-
-def _pin_image(
-    fields: dict[str, Any], lock: Lock, requests: Mapping[str, ImageRequest], tarball: LockedArtifact | None
-) -> tuple[str, str] | None:
-    """Fill in what the lock says about a container image, and its whole name. Returns a problem with its hint."""
-    image = ImageName.parse(str(fields.get("name")))
-    fields["name"] = str(image)
-    if fields.get("artifact"):
-        return _pin_tarball(fields, requests[str(image)], tarball)
-    if locked := lock.images.get(str(image)):
-        # An index would let the runtime choose a manifest: containerd finds none that needs isolation, and Docker
-        # prefers none of the older builds. By a digest, Docker has an image only under the one that it was pulled by.
-        by_manifest = bool(fields.get("docker")) or locked.needs_isolation(requests[str(image)])
-        digest = locked.manifest if by_manifest else locked.digest
-        pulled = image if fields.get("docker") and image.digest else dataclasses.replace(image, tag="", digest=digest)
-        fields["reference"] = str(pulled)
-        fields |= locked.model_dump(include={"layers", "size"})
-        fields["digest"] = locked.config if fields.get("docker") else digest
-    return None
-
-
-def _pin_tarball(
-    fields: dict[str, Any], request: ImageRequest, tarball: LockedArtifact | None
-) -> tuple[str, str] | None:
-    images = (tarball.images if tarball else None) or {}
-    name, found = fields["name"], images.get(fields["name"])
-    if found is None:
-        has = ", ".join(sorted(images)[:12]) or "none"
-        return f"the tarball has no image {name} for Windows: it has {has}", _SAVE
-    variant = found.choose(request)
-    if variant is None:
-        has = ", ".join(sorted(one.os_version for one in found.variants))
-        return f"the tarball has {name} only for Windows {has}", "save the image for the Windows release of the config"
-    if not (variant.docker if fields.get("docker") else found.digest):
-        return f"{'Docker' if fields.get('docker') else 'containerd'} finds no name in this tarball", _SAVE
-    fields |= {"layers": variant.layers, "size": variant.size}
-    fields["digest"] = variant.config if fields.get("docker") else found.digest
-    return None
-
-
-def _members(
-    artifact: LockedArtifact, strip: int, wanted: list[str] | None
-) -> tuple[list[str], list[dict[str, object]]]:
-    """The wanted files that an archive does not have, and the files that it unpacks."""
-    left = {
-        "\\".join(path.split("/")[strip:]): digest
-        for path, digest in (artifact.members or {}).items()
-        if path.count("/") >= strip
-    }
-    names = sorted(left) if wanted is None else wanted
-    return [name for name in names if name not in left], [
-        {"path": name, "sha256": left[name]} for name in names if name in left
-    ]
 
 
 def _find_missing_paths(placed: Iterable[PlacedResource], stock: Iterable[str]) -> Iterator[Problem]:

@@ -15,6 +15,8 @@ from imagegen.resources.update import BundledFile, Text, Update
 
 RESTART_NEEDED: Final = 3010
 """The exit code of a program that succeeded, and needs a restart of Windows."""
+ENVIRONMENT: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
+"""The registry key with the variables of the machine."""
 Seconds = Annotated[int, pydantic.Field(ge=1, le=7 * 86400)]
 # XML keeps no control characters, and Windows no blanks around it.
 CommandLine = Annotated[
@@ -38,6 +40,10 @@ RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
+# tar.exe takes a member's name for a pattern: these characters stand for themselves.
+MemberName = Annotated[
+    str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
+]
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 
@@ -51,17 +57,21 @@ class Directory(Resource):
 
 
 class File(Resource):
-    """A file with exactly these bytes, from the bundle or from an artifact."""
+    """A file with exactly these bytes, from the bundle, from an artifact or from an archive."""
 
     path: WindowsPath
     sha256: Sha256
     source: BundledFile | None = None
     artifact: Name | None = None
+    member: MemberName | None = None
+    """The file of the artifact, which is then an archive."""
 
     @pydantic.model_validator(mode="after")
     def _one_origin(self) -> Self:
         if (self.source is None) == (self.artifact is None):
             raise ValueError("must have either source or artifact")
+        if self.member is not None and self.artifact is None:
+            raise ValueError("must have artifact, of which member is a file")
         return self
 
     def makes(self) -> tuple[str, ...]:
@@ -95,16 +105,17 @@ class Archive(Resource):
 
 
 class Extract(Resource):
-    """One file of an archive, at its own path. The other files of the archive are not put on the machine."""
+    """One file of an archive, at its own path. The other files of the archive are not put on the machine. A plan has it
+    as a file with a member."""
 
     artifact_form: ClassVar[ArtifactForm] = "archive"
     path: WindowsPath
     sha256: Sha256
     artifact: Name
-    # tar.exe takes a member's name for a pattern: these characters stand for themselves.
-    member: Annotated[
-        str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
-    ]
+    member: MemberName
+
+    def planned(self) -> Resource:
+        return File(path=self.path, sha256=self.sha256, artifact=self.artifact, member=self.member)
 
     def makes(self) -> tuple[str, ...]:
         return (self.path,)
@@ -225,7 +236,7 @@ class Acl(Resource):
 
 
 class Environment(Resource):
-    """A machine-wide environment variable."""
+    """A machine-wide environment variable. A plan has it as a registry value."""
 
     name: Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     value: Text
@@ -236,6 +247,10 @@ class Environment(Resource):
         if name.lower() == "path":
             raise ValueError("PATH must be set with the kind 'path'")
         return name
+
+    def planned(self) -> Resource:
+        kind: Literal["ExpandString", "String"] = "ExpandString" if "%" in self.value else "String"
+        return Registry(key=ENVIRONMENT, name=self.name, type=kind, data=self.value)
 
 
 class Path(Resource):
@@ -366,3 +381,7 @@ KINDS: dict[str, type[Resource]] = {
         Package, Path, Registry, Script, Service, Task, Update, Volume,
     )
 }  # fmt: skip
+PLANNED_AS: Final = {"environment": "registry", "extract": "file"}
+"""The kinds without a script, and the kind that a plan has instead: what `planned` returns."""
+PLANNED_KINDS: Final = frozenset(KINDS.keys() - PLANNED_AS.keys())
+"""The kinds that a plan has: each has a script."""

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from imagegen.plan.resolve import needed_files
+from imagegen.resources.kinds import PLANNED_AS
 from imagegen.signing.block import is_script
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def list_scripts(
 ) -> tuple[ListedScript, ...]:
     """The scripts of these steps, of the engine and of the cloud, and of the samples, sorted by path."""
     steps = list(steps)
-    kinds = {draft.kind for step in steps for draft in step.drafts}
+    kinds = {PLANNED_AS.get(draft.kind, draft.kind) for step in steps for draft in step.drafts}
     texts = {path: text for step in steps for path, text in step.texts.items()}
     in_pods = {SAMPLES + path: data for path, data in samples.items()}
     sent = {path: data for path, data in sources.scripts.items() if path.rpartition("/")[2] not in sources.boot_names}

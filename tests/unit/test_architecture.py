@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resources": set(),
     "certificates": {"authenticode", "documents", "errors"},
     "signing": {
+        "resources",
         *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
     },
     "artifacts": {"errors", "files", "lines", "resources", "signals"},
@@ -98,7 +99,7 @@ MAY_NAME: dict[str, set[str]] = {
     "doctor": {"console", "settle", "steps"},
     "rehearsal": {"settle", "steps"},
     "samples": {"settle"},
-    "signing": {"steps"},
+    "signing": {"resources", "steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}

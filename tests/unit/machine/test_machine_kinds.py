@@ -25,7 +25,8 @@ from imagegen.rehearsal.machine.stock import PATH
 from imagegen.rehearsal.machine.time_zone import write_time_zone
 from imagegen.rehearsal.machine.updates import DEFINITIONS
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
-from imagegen.resources.kinds import KINDS
+from imagegen.resources.kinds import KINDS, PLANNED_AS, PLANNED_KINDS
+from imagegen.resources.model import Resource
 from tests.unit.machine import image_support
 from tests.unit.machine.conftest import Bench
 
@@ -96,7 +97,7 @@ FACTS: dict[str, Any] = {
             {"sid": USERS, "rights": "read", "inherit": True},
         ],
     },
-    "environment": {"value": "npipe:////./pipe/containerd-containerd"},
+    "environment": {"type": "String", "data": "npipe:////./pipe/containerd-containerd"},
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
     "command": {"matches": [True, True]},
@@ -332,11 +333,15 @@ SPOILS: list[tuple[str, Spoil, str]] = [
         set_access(FULL, READ, dataclasses.replace(FULL, propagation=ONLY_BELOW)),
         f"there is an entry {SYSTEM} full (ContainerInherit, ObjectInherit; InheritOnly), inherit True",
     ),
-    ("environment", lambda m: m.registry.remove_value(ENVIRONMENT, FIELDS["environment"]["name"]), "no variable"),
+    (
+        "environment",
+        lambda m: m.registry.remove_value(ENVIRONMENT, FIELDS["environment"]["name"]),
+        "no value CONTAINER",
+    ),
     (
         "environment",
         lambda m: m.registry.write(ENVIRONMENT, FIELDS["environment"]["name"], Value("String", "x")),
-        "value is 'x'",
+        "data is x, not npipe:////./pipe/containerd-containerd",
     ),
     (
         "path",
@@ -394,7 +399,9 @@ SPOILS: list[tuple[str, Spoil, str]] = [
 
 
 def test_every_kind_of_the_plan_has_its_behaviour() -> None:
-    assert BEHAVIOUR.keys() == KINDS.keys() == FACTS.keys() == {kind for kind, _, _ in SPOILS}
+    assert BEHAVIOUR.keys() == PLANNED_KINDS
+    assert KINDS.keys() == FACTS.keys() == {kind for kind, _, _ in SPOILS}
+    assert {name for name, kind in KINDS.items() if kind.planned is not Resource.planned} == PLANNED_AS.keys()
 
 
 @pytest.mark.parametrize("kind", sorted(FACTS))
@@ -448,6 +455,13 @@ def test_path_keeps_its_type_and_its_variables(bench: Bench) -> None:
     bench.done("phase-1")
     expected = Value("ExpandString", rf"{PATH};C:\k")
     assert bench.machine.registry.value(ENVIRONMENT, "PATH") == expected
+
+
+@pytest.mark.parametrize(("value", "kind"), [(r"C:\k", "String"), (r"%ProgramData%\k", "ExpandString")])
+def test_a_variable_with_another_in_it_is_expanded(value: str, kind: str) -> None:
+    planned = KINDS["environment"].model_validate({"name": "DATA", "value": value}).planned()
+    assert planned.kind == "registry"
+    assert planned.fields() == {"key": ENVIRONMENT, "name": "DATA", "type": kind, "data": value}
 
 
 @pytest.mark.parametrize("entry", [r"C:\K", "C:\\k\\", r" c:\k "])
