@@ -99,7 +99,7 @@ MAY_NAME: dict[str, set[str]] = {
     "doctor": {"console", "settle", "steps"},
     "rehearsal": {"settle", "steps"},
     "samples": {"settle"},
-    "signing": {"resources", "steps"},
+    "signing": {"steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}
