@@ -10,29 +10,29 @@ import dataclasses
 import datetime
 import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.lock import Lock, lock_bytes, lock_sha256, read_lock
-from imagegen.artifacts.lookup import find_unlocked_images, lock_artifacts, lock_images
-from imagegen.artifacts.registry import ask_over_https
+from imagegen.artifacts.lock import Lock, lock_sha256
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.artifacts.signature_request import SignatureRequest, TrustSources
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
 from imagegen.build.toolchain import Toolchain
-from imagegen.build.tools import cache_folder, find_tools
+from imagegen.build.tools import find_tools
 from imagegen.canonical import digest
 from imagegen.console import Console
 from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
-from imagegen.errors import BuildError, ConfigError, PublishError, errors_of
-from imagegen.files import write_file, write_tree
+from imagegen.errors import BuildError, PublishError, errors_of
+from imagegen.files import write_tree
+from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
-from imagegen.lines import counted
 from imagegen.loading import Loaded, reject_unimplemented
+from imagegen.locking import look_up, read_lock_for, verify_frozen, verify_signatures
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     FinishedBuild,
@@ -45,9 +45,11 @@ from imagegen.manifest.record import (
     record_artifacts,
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
+from imagegen.plan.download_policy import host_policy
 from imagegen.plan.model import BuildPlan, PlannedSignature
 from imagegen.plan.release_record import with_release_record
-from imagegen.plan.resolve import Decision, find_missing, resolve
+from imagegen.plan.resolve import Decision, resolve
+from imagegen.plan.signatures import signature_requests, trust_sources
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
@@ -74,14 +76,34 @@ class PreparedTarget:
         """The container images that it puts on the machine, by their whole names."""
         return image_requests(self.steps, self.spec)
 
+    @functools.cached_property
+    def signatures(self) -> Mapping[str, SignatureRequest]:
+        """What must be signed in its artifacts, by their names."""
+        return signature_requests(self.spec.config, self.steps)
+
+    @property
+    def trust_sources(self) -> TrustSources:
+        """Where the roots of signatures come from, and what is revoked."""
+        return trust_sources(self.spec)
+
     @property
     def cloud(self) -> Provider:
         return provider(self.spec.provider)
 
     @property
+    def hosts(self) -> HostPolicy:
+        """The hosts from which imagegen may download. All targets of a config have the same."""
+        return host_policy(self.spec.config)
+
+    @property
     def credential_variables(self) -> dict[str, dict[str, str]]:
         """For each registry the names of the environment variables with its credentials."""
         return credential_variables(self.spec.config)
+
+    @property
+    def quarantine_days(self) -> int:
+        """For how many days a new artifact is refused. All targets of a config have the same."""
+        return self.spec.config.artifacts.quarantine_days
 
     def registry_credentials(self, run: RunFacts) -> dict[str, str]:
         """The credentials of its registries. A variable that is not set is an error with its name."""
@@ -93,56 +115,6 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     reject_unimplemented(loaded, [name])
     spec = loaded.specs[name]
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
-
-
-def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
-    """Read the lock. If it is missing or incomplete, the error names the command that writes it."""
-    lock = read_lock(file, {target.name: target.cloud.base_form})
-    missing = find_missing(target.spec, lock, target.steps, target.cloud)
-    if lock is None or missing:
-        what = f"there is no lock {file}" if lock is None else f"{file} has no entry for {', '.join(missing)}"
-        raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
-    return lock
-
-
-def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: RunFacts, console: Console) -> Lock:
-    """Complete the lock. Only missing entries are looked up; `refresh` looks up all of them."""
-    old = read_lock(file, {target.name: target.cloud.base_form for target in targets})
-    images_asked = {name: request for target in targets for name, request in target.images.items()}
-    # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
-    asking = targets if find_unlocked_images(images_asked, old, refresh=refresh) else ()
-    credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
-    bases = dict(old.base_images) if old else {}
-    requests = {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
-    for target in targets:
-        name, settings = target.name, target.spec.settings
-        request = target.cloud.base_request(settings, target.spec.offered_image)
-        if refresh or name not in bases or bases[name].request != request:
-            with console.task(f"looking up the base image for {name}", None), errors_of(target.spec):
-                bases[name] = target.cloud.look_up_base(settings, request, run)
-    artifacts = lock_artifacts(
-        requests,
-        old,
-        refresh=refresh,
-        environ=run.environ,
-        cache=cache_folder(run.environ) / "artifacts",
-        console=console,
-    )
-    images = lock_images(
-        images_asked,
-        old,
-        ask_over_https(run.environ, console),
-        refresh=refresh,
-        console=console,
-        credentials=credentials,
-    )
-    lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
-    if lock != old:
-        write_file(file, lock_bytes(lock))
-        pulled = f", {counted(len(images), 'container image')}" if images else ""
-        what = f"{counted(len(artifacts), 'artifact')}{pulled} and {counted(len(bases), 'base image')}"
-        console.say(f"locked {what} in {file}")
-    return lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -317,12 +289,16 @@ def build_and_publish(
     rebuild: bool,
     with_publish: bool,
     on_error: OnError | None = None,
+    frozen: bool = False,
 ) -> ImageManifest:
-    """Run the whole pipeline. An existing image with the same identity is not built again or published twice."""
+    """Run the whole pipeline. An existing image with the same identity is not built again or published twice.
+
+    With `frozen`, the lock must be complete."""
     # Before the first request to the cloud: without the variables no build of this config can end well.
     target.registry_credentials(run)
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    lock = look_up([target], lock_file, refresh=False, run=run, console=console)
+    lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
+    verify_signatures(target, lock, lock_file, run=run, console=console)
     decision = decide(target, lock)
     image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder

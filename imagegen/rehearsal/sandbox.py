@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from imagegen.artifacts.registry_credentials import read_credentials
+from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
@@ -70,6 +71,8 @@ class SandboxSetup:
     """The accounts that the config expects in its base image."""
     registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """For each registry that demands credentials, the names of the environment variables with them."""
+    signing_roots: bytes = b""
+    """The roots of the stand-ins' signatures, in PEM. Empty if nothing is signed."""
 
     @property
     def registry_variables(self) -> dict[str, str]:
@@ -117,7 +120,12 @@ class Sandbox:
 
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
         """The environment of a child process in this sandbox."""
-        return {**self.network.child_environ(parent), **self._setup.registry_variables}
+        environ = {**self.network.child_environ(parent), **self._setup.registry_variables}
+        if self._setup.signing_roots:
+            file = self._scratch / "signing-roots.pem"
+            file.write_bytes(self._setup.signing_roots)
+            environ[ROOTS_VARIABLE] = str(file)
+        return environ
 
     @property
     def artifacts(self) -> Mapping[str, bytes]:

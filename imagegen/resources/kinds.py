@@ -40,10 +40,10 @@ RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
-# tar.exe takes a member's name for a pattern: these characters stand for themselves.
-MemberName = Annotated[
-    str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
-]
+# tar.exe takes a member's name for a pattern or an option: these characters stand for themselves.
+_PART: Final = r"[A-Za-z0-9_]([A-Za-z0-9 ._+~=,()@-]*[A-Za-z0-9_+~=,()@-])?"
+EXTRACTABLE: Final = rf"^{_PART}(/{_PART})*$"
+MemberName = Annotated[str, pydantic.StringConstraints(pattern=EXTRACTABLE)]
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 

@@ -17,6 +17,7 @@ from imagegen.rules import (
     places,
     registries,
     runtime,
+    signatures,
     ssh,
     steps,
     storage,
@@ -42,6 +43,7 @@ _MODULES = (
     images,
     steps,
     artifacts,
+    signatures,
 )
 
 

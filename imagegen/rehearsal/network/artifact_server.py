@@ -12,6 +12,8 @@ from imagegen.rehearsal.network.messages import Request, Response
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Where projects publish the digests of their files, and where imagegen looks for them.
+_DIGEST = re.compile(r"(.*)\.sha256(?:sum)?|.*/(?:SHA256SUMS|sha256sums\.txt)")
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
 
 
@@ -40,6 +42,9 @@ class ArtifactServer:
                 return Response(302, headers=(("Location", self._redirects[url]),))
             if url in self._files:
                 return _serve_file(request, self._files[url])
+        if published := _DIGEST.fullmatch(bare_url):
+            data = self._files.get(published[1] or "")
+            return Response(200, hashlib.sha256(data).hexdigest().encode()) if data is not None else Response(404)
         return Response(404, b"not found\n", fault=f"unexpected download {bare_url}")
 
 

@@ -210,13 +210,15 @@ def test_overrides_are_the_names_that_operators_know() -> None:
     names: dict[str, list[str]] = {}
     for step in STEPS.values():
         for artifact, meta in step.meta.artifacts.items():
-            if meta.override:
-                names.setdefault(meta.override, []).append(artifact)
+            for override in meta.overrides:
+                names.setdefault(override, []).append(artifact)
     # Two steps can need the same file.
     assert {name: sorted(set(artifacts)) for name, artifacts in names.items()} == {
         "cloudbase_init_url": ["cloudbase-init"],
         "containerd_url": ["containerd"],
         "kubernetes_base_url": ["kube-log-runner", "kube-proxy", "kubeadm", "kubectl", "kubelet", "kubernetes-node"],
+        **{f"{name.replace('-', '_')}_url": [name] for name in ("kubelet", "kubeadm", "kubectl")},
+        **{f"{name.replace('-', '_')}_url": [name] for name in ("kube-log-runner", "kube-proxy")},
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
         "cni_plugins_url": ["cni-plugins"],
