@@ -45,13 +45,18 @@ def signers() -> Signers:
     return Signers(root, signer, stranger)
 
 
+def write_root(folder: Path) -> None:
+    """The root of the signers, beside a config."""
+    (folder / "root.pem").write_bytes(signers().root.pem)
+
+
 def write_config(folder: Path, more: str = "", *, sets: tuple[str, ...] = ()) -> loading.Loaded:
     """The shipped config with signed scripts, and these lines. The root is beside it."""
-    (folder / "root.pem").write_bytes(signers().root.pem)
+    write_root(folder)
     text = _SHIPPED.read_text(encoding="utf-8").replace("windows:\n", "windows:\n  trusted_roots: [root.pem]\n", 1)
     file = folder / "config.yaml"
     file.write_text(f"{text}\nartifacts:\n  signatures:\n    own_scripts: {{from: {SIGNED}}}\n{more}\n")
-    return dataclasses.replace(load_today(file, *sets), unimplemented=())
+    return load_today(file, *sets)
 
 
 def listed(config: loading.Loaded, target: str) -> tuple[ListedScript, ...]:
@@ -63,13 +68,17 @@ def listed(config: loading.Loaded, target: str) -> tuple[ListedScript, ...]:
 
 
 def sign_all(
-    config: loading.Loaded, target: str, change: Callable[[str, bytes], bytes | None] = lambda _, data: data
+    config: loading.Loaded,
+    target: str,
+    change: Callable[[str, bytes], bytes | None] = lambda _, data: data,
+    *,
+    folder: str = SIGNED,
 ) -> None:
     """Sign all scripts into the folder of the config. `change` gives the bytes of a signed copy; None leaves it out."""
     for script in listed(config, target):
         data = change(script.path, sign(script))
         if data is not None:
-            file = config.file.parent / SIGNED / script.path
+            file = config.file.parent / folder / script.path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
 

@@ -105,7 +105,7 @@ MAY_NAME: dict[str, set[str]] = {
     "plan": {"providers", "settle"},
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
-    "rehearsal": {"authenticode", "settle", "steps"},
+    "rehearsal": {"settle", "steps"},
     "samples": {"settle"},
     "signing": {"steps"},
     "cli": {"steps"},

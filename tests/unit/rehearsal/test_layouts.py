@@ -220,7 +220,11 @@ def test_the_machine_has_the_programs_of_the_override(name: str, tmp_path: Path)
     layout = LAYOUTS[name]
     decision, bytes_at = _decision(load_today(CONFIG, *layout.sets), layout.served)
     planned = [item for phase in decision.plan.image.phases for item in phase.resources()]
-    used = {item.fields["artifact"]: item.kind for item in planned if item.fields.get("artifact")}
+    used = {
+        item.fields["artifact"]: "extract" if item.fields.get("member") else item.kind
+        for item in planned
+        if item.fields.get("artifact")
+    }
     assert {artifact: used[artifact] for artifact in layout.kinds} == dict(layout.kinds)
     said = guest_plan(decision.plan)
     bundle = bundle_zip(said, decision.bundle)
