@@ -26,6 +26,7 @@ from imagegen.steps.model import Step, check_folders, with_own_steps
 from imagegen.steps.model import load_steps as load_steps_of
 
 if TYPE_CHECKING:
+    from imagegen.documents.own_files import GivenCertificate, OwnFile
     from imagegen.documents.yaml import Document
     from imagegen.steps.evaluate import EvaluatedStep
 
@@ -88,7 +89,9 @@ def load(request: ConfigRequest) -> Loaded:
     )
     files |= trusted
     problems += [*unreadable, *also_unreadable]
-    specs = settle_targets(config, read.document, files) if config else {}
+    roots, unusable = _read_roots(read.document, files) if config and config.windows.trusted_roots else ((), [])
+    problems += unusable
+    specs = settle_targets(config, read.document, files, roots) if config else {}
     if config is not None:
         policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
@@ -114,6 +117,13 @@ def load(request: ConfigRequest) -> Loaded:
         unimplemented=tuple(sorted(find_unimplemented(config, specs, read.document))),
         evaluated=evaluated,
     )
+
+
+def _read_roots(document: Document, files: Mapping[str, OwnFile]) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+    # Few configs have roots, and the library that reads certificates is slow to import.
+    from imagegen.certificates import read_roots
+
+    return read_roots(document, files)
 
 
 def _find_refused_downloads(

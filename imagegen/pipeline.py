@@ -46,7 +46,7 @@ from imagegen.manifest.record import (
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.download_policy import host_policy
-from imagegen.plan.model import BuildPlan
+from imagegen.plan.model import BuildPlan, PlannedSignature
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, resolve
 from imagegen.plan.signatures import signature_requests, trust_sources
@@ -55,6 +55,7 @@ from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
 from imagegen.render import CREDENTIALS_VARIABLE, render
 from imagegen.settle.spec import Spec
+from imagegen.signing.listing import Sources
 from imagegen.steps.evaluate import EvaluatedStep
 
 
@@ -116,8 +117,23 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
 
 
-def decide(target: PreparedTarget, lock: Lock) -> Decision:
-    """The plan, and the contents of the files that it names."""
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """What imagegen brings for a target: the engine's files, the scripts by their paths, and the tree's templates."""
+
+    guest: Mapping[str, bytes]
+    scripts: Mapping[str, bytes]
+    helpers: Mapping[str, bytes]
+    """Scripts that no image has seen."""
+    templates: Mapping[str, str]
+
+    def to_sign(self, cloud: Provider) -> Sources:
+        """The scripts of which an operator can sign copies."""
+        return Sources(self.guest, {**self.scripts, **self.helpers}, cloud.boot_files)
+
+
+def read_shipped(target: PreparedTarget) -> Shipped:
+    """Read what the packages of imagegen and of the provider have for a target."""
     packer, cloud = target.loaded.contents.packer, target.spec.provider
     shipped, guest = packer / cloud, read_folder(packer / "guest")
     # The templates and scripts of a provider may be inside its own package.
@@ -128,8 +144,34 @@ def decide(target: PreparedTarget, lock: Lock) -> Decision:
     scripts["start.ps1"] = guest.pop("start.ps1")
     helpers = {name: guest.pop(name) for name in ("logs.ps1",)}
     templates = {path: text.decode() for path, text in {**read_folder(packer, "*.j2"), **sources}.items()}
-    decision = resolve(target.spec, lock, target.steps, guest, scripts, templates)
-    return dataclasses.replace(with_release_record(decision), helpers=helpers)
+    return Shipped(guest, scripts, helpers, templates)
+
+
+def decide(target: PreparedTarget, lock: Lock) -> Decision:
+    """The plan, and the contents of the files that it names."""
+    shipped, spec, steps = read_shipped(target), target.spec, target.steps
+    signatures: Mapping[str, PlannedSignature] = {}
+    if spec.facts.all_signed:
+        # The libraries that read signatures are slow to import.
+        from imagegen.signing.own import sign_scripts
+
+        signed = sign_scripts(spec, target.loaded.steps, shipped.to_sign(target.cloud), _sign_advice(target))
+        spec, steps, signatures = signed.spec, signed.steps, signed.signatures
+        shipped = dataclasses.replace(
+            shipped,
+            guest=signed.take(shipped.guest),
+            scripts=signed.take(shipped.scripts),
+            helpers=signed.take(shipped.helpers),
+        )
+    decision = resolve(spec, lock, steps, shipped.guest, shipped.scripts, shipped.templates)
+    build = dataclasses.replace(decision.plan.build, signatures={**decision.plan.build.signatures, **signatures})
+    plan = dataclasses.replace(decision.plan, build=build)
+    return with_release_record(dataclasses.replace(decision, plan=plan, helpers=shipped.helpers))
+
+
+def _sign_advice(target: PreparedTarget) -> str:
+    config, name = shlex.quote(str(target.loaded.file)), shlex.quote(target.name)
+    return f"run `imagegen sign-list {config} --target {name} --out DIR`, sign the files in DIR, and move them there"
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:

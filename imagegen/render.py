@@ -93,8 +93,6 @@ CREDENTIALS_PATH = "C:/ProgramData/imagegen/registries.ps1"
 # The HCL variable of variables.pkr.hcl.j2. imagegen hides the values of variables whose names end like this.
 CREDENTIALS_VARIABLE = "registry_secret"
 
-_POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
-
 
 def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     """The tree of a plan. `cloud` is the plan's provider."""
@@ -166,18 +164,21 @@ def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:
 
 
 def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, object]:
+    # A policy of the machine decides over the option. Without it, Windows Server's own policy runs the first script.
+    policy = "" if plan.build.all_signed else "-ExecutionPolicy Bypass "
+    powershell = f"powershell.exe -NoProfile -NonInteractive {policy}-File"
     pins = f"-Bundle {BUNDLE_PATH} -BundleSha256 {bundle_sha256} -PlanSha256 {plan_sha256}"
     return {
         "bundle_path": BUNDLE_PATH,
         "report_path": REPORT_PATH,
         "start_path": START_PATH,
         "generalise_path": GENERALISE_PATH,
-        "generalise": f"{_POWERSHELL} {GENERALISE_PATH}",
+        "generalise": f"{powershell} {GENERALISE_PATH}",
         "logs_path": LOGS_PATH,
-        "logs": f"{_POWERSHELL} {LOGS_PATH}",
+        "logs": f"{powershell} {LOGS_PATH}",
         "phases": {
             phase.name: {
-                "command": f"{_POWERSHELL} {START_PATH} -Phase {phase.name} {pins}",
+                "command": f"{powershell} {START_PATH} -Phase {phase.name} {pins}",
                 "timeout": f"{plan.build.phase_timeouts_s[phase.name]}s",
             }
             for phase in plan.image.phases

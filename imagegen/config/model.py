@@ -305,6 +305,7 @@ class ImageConfig(Strict):
             ("scripts",): [script.file for script in self.all_scripts],
             ("kubeadm_scripts", "pre"): self.kubeadm_scripts.pre,
             ("kubeadm_scripts", "post"): self.kubeadm_scripts.post,
+            ("windows", "trusted_roots"): self.windows.trusted_roots,
         }
         named: dict[YamlPath, str] = {
             (*at, index): file for at, files in lists.items() for index, file in enumerate(files)

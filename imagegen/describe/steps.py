@@ -66,6 +66,7 @@ class DescribedStep:
     follows: tuple[str, ...]
     """The steps before it."""
     needs_restart_of: tuple[str, ...]
+    is_first: bool
     is_last: bool
     rounds: int
     timeout_s: int
@@ -85,6 +86,7 @@ def describe_step(step: Step) -> DescribedStep:
         when=meta.when or ALWAYS,
         follows=tuple(meta.after),
         needs_restart_of=tuple(meta.needs_restart_of),
+        is_first=meta.first,
         is_last=meta.last,
         rounds=meta.rounds,
         timeout_s=meta.timeout_s,
@@ -168,7 +170,8 @@ def step_lines(step: DescribedStep, width: int) -> Iterator[str]:
     """A step as text."""
     yield from _wrapped(f"{step.name}: {step.summary}", width, "", "  ")
     yield from _wrapped(f"In a plan: {'always' if step.when == ALWAYS else f'if {step.when}'}", width, "  ", "    ")
-    order = "after every other step" if step.is_last else f"after {', '.join(step.follows)}" if step.follows else ""
+    order = f"after {', '.join(step.follows)}" if step.follows else ""
+    order = "before every other step" if step.is_first else "after every other step" if step.is_last else order
     restart = f"after the restart that {', '.join(step.needs_restart_of)} needs" if step.needs_restart_of else ""
     if order or restart:
         yield from _wrapped(f"Runs {' and '.join(filter(None, [order, restart]))}", width, "  ", "    ")

@@ -22,6 +22,15 @@ class OwnFile:
     data: bytes
 
 
+@dataclasses.dataclass(frozen=True)
+class GivenCertificate:
+    """A certificate of the operator's. `thumbprint` is its SHA-1, as Windows shows it; the file has it as DER."""
+
+    subject: str
+    thumbprint: str
+    file: OwnFile
+
+
 def read_own_files(
     document: Document, named: Mapping[YamlPath, str], *, limit: int = LIMIT_BYTES
 ) -> tuple[dict[str, OwnFile], list[Problem]]:

@@ -52,7 +52,8 @@ def step_context(spec: Spec) -> dict[str, object]:
 
 def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
     """The steps in order, each with the names of all steps that it must follow. Equal steps are ordered by name."""
-    direct = {name: sorted(_steps_before(steps[name].meta, set(steps) - {name})) for name in sorted(steps)}
+    first = {name for name, step in steps.items() if step.meta.first}
+    direct = {name: sorted(_steps_before(steps[name].meta, set(steps) - {name}, first)) for name in sorted(steps)}
     try:
         ordered = list(graphlib.TopologicalSorter(direct).static_order())
     except graphlib.CycleError as error:
@@ -60,9 +61,11 @@ def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
         for other, name in itertools.pairwise(error.args[1]):
             meta = steps[name].meta
             lists = {"after": meta.after, "needs_restart_of": meta.needs_restart_of}
-            found = next(((key, names.index(other)) for key, names in lists.items() if other in names), ("last",))
+            place = next(((key, names.index(other)) for key, names in lists.items() if other in names), ("last",))
             message = f'"{other}" itself comes after "{name}"'
-            problems.append(steps[name].described.problem(found, message, "remove one of them"))
+            if place == ("last",) and not meta.last:
+                name, place, message = other, ("first",), f'"{other}" is first, but comes after "{name}"'
+            problems.append(steps[name].described.problem(place, message, "remove one of them"))
         raise ConfigError(
             f"these steps form a cycle: {', '.join(sorted(set(error.args[1])))}", problems=problems
         ) from None
@@ -73,8 +76,10 @@ def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
     return dict(sorted(earlier.items(), key=lambda item: (len(item[1]), item[0])))
 
 
-def _steps_before(meta: StepMeta, others: set[str]) -> set[str]:
-    return others if meta.last else {*meta.after, *meta.needs_restart_of}
+def _steps_before(meta: StepMeta, others: set[str], first: set[str]) -> set[str]:
+    if meta.last:
+        return others
+    return {*meta.after, *meta.needs_restart_of} | (set() if meta.first else first)
 
 
 def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep, ...]:

@@ -134,6 +134,8 @@ class BuildPart:
     signatures: Mapping[str, PlannedSignature] = dataclasses.field(default_factory=dict)
     """The signatures of the files that the machine gets, by the sha256 of the file. Not part of the image, because a
     signature is a part of the file's own bytes."""
+    all_signed: bool = False
+    """Whether PowerShell runs only signed scripts on the machine."""
 
     @property
     def longest_s(self) -> int:

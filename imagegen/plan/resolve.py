@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING
 
@@ -159,7 +159,9 @@ def resolve(
         item.step.name: StepNotes(item.step.meta.summary, limits.get(item.step.name, _time_limit(item)))
         for item in evaluated
     }
-    bundle = _select_needed(guest, phases) | {path: text for step in evaluated for path, text in step.texts.items()}
+    bundle = needed_files(guest, _kinds_of(phases)) | {
+        path: text for step in evaluated for path, text in step.texts.items()
+    }
     image = ImagePart(
         provider=spec.provider,
         windows=config.windows.model_dump(include={"release", "edition"}) | {"build": spec.facts.windows_build},
@@ -186,6 +188,7 @@ def resolve(
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
         signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
+        all_signed=spec.facts.all_signed,
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
 
@@ -216,10 +219,14 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     ]
 
 
-def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
-    """The engine's files and the scripts of the kinds in the plan, so that other kinds do not change the image."""
-    kinds = {f"kinds/{resource.kind}.ps1" for phase in phases for resource in phase.resources()}
-    return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
+def needed_files(guest: Mapping[str, bytes], kinds: Collection[str]) -> dict[str, bytes]:
+    """The engine's files and the scripts of these kinds, so that other kinds do not change the image."""
+    scripts = {f"kinds/{kind}.ps1" for kind in kinds}
+    return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in scripts}
+
+
+def _kinds_of(phases: Iterable[Phase]) -> set[str]:
+    return {resource.kind for phase in phases for resource in phase.resources()}
 
 
 def _phases(

@@ -25,7 +25,12 @@ LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
 CREDENTIALS_PATH = "C:/ProgramData/imagegen/registries.ps1"
 REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
 
-_POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
+_BYPASS = "-ExecutionPolicy Bypass "
+_ALL_SIGNED = "AllSigned"
+
+
+def _powershell(policy: str, path: str) -> str:
+    return f"powershell.exe -NoProfile -NonInteractive {policy}-File {path}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,11 +42,13 @@ class ExpectedPhase:
     restart: bool
     credentials: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Of the registries from which it pulls images: those that must come before the script, by Docker's key."""
+    policy: str = _BYPASS
+    """The option for PowerShell's policy. Empty if the machine runs only signed scripts."""
 
     @property
     def command(self) -> str:
         """The exact command line."""
-        return " ".join((_POWERSHELL, ENTRY_PATH, *self.arguments))
+        return " ".join((_powershell(self.policy, ENTRY_PATH), *self.arguments))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,13 +62,24 @@ class Expected:
     logs: bytes
     begins_with_restart: bool = False
     """Whether a restart comes before the first phase, as before updates."""
-    generalise_command: str = f"{_POWERSHELL} {GENERALISE_PATH}"
-    logs_command: str = f"{_POWERSHELL} {LOGS_PATH}"
+    policy: str = _BYPASS
+
+    @property
+    def generalise_command(self) -> str:
+        """The exact command line."""
+        return _powershell(self.policy, GENERALISE_PATH)
+
+    @property
+    def logs_command(self) -> str:
+        """The exact command line."""
+        return _powershell(self.policy, LOGS_PATH)
 
 
 class _PlannedFields(pydantic.BaseModel):
     reference: str | None = None
     docker: str | None = None
+    name: str | None = None
+    data: object = None
 
 
 class _PlannedResource(pydantic.BaseModel):
@@ -97,6 +115,7 @@ def expected_from_tree(tree: Path, credentials: Mapping[str, str] = MappingProxy
         phases = _Plan.model_validate_json(plan).phases
     except pydantic.ValidationError as error:
         raise VerificationError("plan.json in guest/bundle.zip has no valid phases", details=[str(error)]) from error
+    policy = "" if _runs_only_signed(phases) else _BYPASS
     digests = ("-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(plan).hexdigest())
     return Expected(
         bundle=bundle,
@@ -107,13 +126,20 @@ def expected_from_tree(tree: Path, credentials: Mapping[str, str] = MappingProxy
             ExpectedPhase(
                 *(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *digests), phase.restart),
                 _credentials_for(phase, credentials),
+                policy,
             )
             for phase in phases
         ),
+        policy=policy,
         begins_with_restart=any(
             resource.kind == "update" for phase in phases for step in phase.steps for resource in step.resources
         ),
     )
+
+
+def _runs_only_signed(phases: tuple[_PlannedPhase, ...]) -> bool:
+    fields = [resource.fields for phase in phases for step in phase.steps for resource in step.resources]
+    return any(one.name == "ExecutionPolicy" and one.data == _ALL_SIGNED for one in fields)
 
 
 def _credentials_for(phase: _PlannedPhase, credentials: Mapping[str, str]) -> dict[str, str]:

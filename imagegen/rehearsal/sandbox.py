@@ -19,12 +19,13 @@ from imagegen.artifacts.registry_credentials import read_credentials
 from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.boot.drift import Bundle
-from imagegen.rehearsal.expected import expected_from_tree
+from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest
 from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
-from imagegen.rehearsal.machine.engine import run_entry
+from imagegen.rehearsal.machine.engine import Outcome, run_entry
 from imagegen.rehearsal.machine.generalise import generalise
 from imagegen.rehearsal.machine.guest_logs import print_logs
+from imagegen.rehearsal.machine.script_policy import REFUSED, find_refusal
 from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifact_server import ArtifactServer
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from imagegen.rehearsal.machine.engine import Outcome
+    from imagegen.rehearsal.expected import Expected
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.cloud import CloudOptions
     from imagegen.rehearsal.network.machine import MachineIdentity
@@ -185,29 +186,7 @@ class Sandbox:
             disk, release=self._setup.release, cloud=self._setup.cloud, accounts=self._setup.accounts
         )
         machine.browse = lambda *asked: self._browse(*asked)
-
-        def run_phase(arguments: Sequence[str], write: Write) -> int:
-            return _write_output(run_entry(machine, arguments, self._fetch), write)
-
-        def seal(write: Write) -> int:
-            plan = machine.files.read(f"{UNPACKED}\\{PLAN}")  # sealing deletes it
-            outcome = generalise(machine, cloud=self._setup.cloud)
-            losses = find_sealing_losses(machine, plan) if outcome.exit_code == 0 else []
-            with self._lock:
-                self._faults += losses
-                if outcome.exit_code == 0:
-                    self._captured, self._bundle = machine, Bundle.of_tree(expected)
-            return _write_output(outcome, write)
-
-        effects = Effects(
-            write_file=machine.files.write,
-            read_file=machine.files.read,
-            restart=machine.restart,
-            run_phase=run_phase,
-            generalise=seal,
-            print_logs=lambda write: _write_output(print_logs(machine), write),
-        )
-        guest = RehearsedGuest(expected, effects)
+        guest = RehearsedGuest(expected, self._effects(machine, expected))
         server = WinRMServer(
             guest,
             username=identity.username,
@@ -220,6 +199,34 @@ class Sandbox:
         with self._lock:
             self._guests.append((guest, server))
         return server.port
+
+    def _effects(self, machine: Machine, expected: Expected) -> Effects:
+        """What Packer's commands do on the machine."""
+
+        def run_phase(arguments: Sequence[str], write: Write) -> int:
+            return _run_script(machine, ENTRY_PATH, write, lambda: run_entry(machine, arguments, self._fetch))
+
+        def seal(write: Write) -> int:
+            return _run_script(machine, GENERALISE_PATH, write, generalise_machine)
+
+        def generalise_machine() -> Outcome:
+            plan = machine.files.read(f"{UNPACKED}\\{PLAN}")  # sealing deletes it
+            outcome = generalise(machine, cloud=self._setup.cloud)
+            losses = find_sealing_losses(machine, plan) if outcome.exit_code == 0 else []
+            with self._lock:
+                self._faults += losses
+                if outcome.exit_code == 0:
+                    self._captured, self._bundle = machine, Bundle.of_tree(expected)
+            return outcome
+
+        return Effects(
+            write_file=machine.files.write,
+            read_file=machine.files.read,
+            restart=machine.restart,
+            run_phase=run_phase,
+            generalise=seal,
+            print_logs=lambda write: _run_script(machine, LOGS_PATH, write, lambda: print_logs(machine)),
+        )
 
     def _check_bootstrap(self, identity: MachineIdentity, tree: Path) -> None:
         name = self._setup.user_data
@@ -260,6 +267,9 @@ class Sandbox:
             raise ConnectionError(str(error)) from error
 
 
-def _write_output(outcome: Outcome, write: Write) -> int:
+def _run_script(machine: Machine, path: str, write: Write, act: Callable[[], Outcome]) -> int:
+    """Run one of the tree's scripts, if the policy of PowerShell admits it."""
+    why = find_refusal(machine, path.replace("/", "\\"))
+    outcome = Outcome(REFUSED, f"{path} cannot be loaded: {why}\n") if why else act()
     write(outcome.output.encode())
     return outcome.exit_code

@@ -161,6 +161,11 @@ def _gates() -> list[dict[str, str]]:
     return rows
 
 
+def sample_scripts() -> dict[str, bytes]:
+    """The scripts that pods of the samples run, by name."""
+    return {_SCRIPT: (_TEMPLATES / _SCRIPT).read_bytes()}
+
+
 def _read(template: str) -> str:
     return (_TEMPLATES / template).read_text(encoding="utf-8")
 

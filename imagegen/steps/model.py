@@ -99,13 +99,14 @@ class StepMeta(Strict):
     """meta/step.yml. `when` is an expression with the values that the step reads. Without it the step is always used.
 
     The step follows the steps of `after` and the restarts of `needs_restart_of`, and with `last` every other step. With
-    `rounds`, its resources are repeated, and a restart follows each round.
+    `first`, every other step follows it. With `rounds`, its resources are repeated, and a restart follows each round.
     """
 
     summary: Annotated[str, pydantic.StringConstraints(min_length=10)]
     when: str | None = None
     after: list[Name] = []
     needs_restart_of: list[Name] = []
+    first: bool = False
     last: bool = False
     rounds: Annotated[int, pydantic.Field(ge=1, le=10)] = 1
     reads: list[str]

@@ -51,7 +51,7 @@ VARIANTS = {
     "maximal-azure": Variant(MAXIMAL, "azure", ("gmsa={}",)),
     "shipped": Variant("configs/windows-2022-containerd.yaml", "aws"),
     "docker": Variant(DOCKER, "aws"),
-    "older": Variant("tests/golden/older-node.yaml", "aws"),
+    "older": Variant("tests/golden/older-node.yaml", "aws", ("windows.trusted_roots=[roots/example-root.pem]",)),
     "win-bridge": Variant(BASE, "aws", ("cni={plugin: win-bridge}",)),
     "win-overlay": Variant(BASE, "aws", ("cni={plugin: win-overlay}",)),
     "images-and-tools": Variant(BASE, "aws", ("debug_tools=true", TARBALL)),

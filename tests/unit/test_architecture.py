@@ -39,6 +39,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "authenticode": {"lines"},
     "catalog": {"contents"},
     "resources": set(),
+    "certificates": {"authenticode", "documents", "errors"},
+    "signing": {
+        "resources",
+        *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
+    },
     "artifacts": {"authenticode", "errors", "files", "hosts", "lines", "resources", "signals"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
@@ -65,23 +70,26 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
-    "loading": {"config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
+    "loading": {
+        *("certificates", "config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle"),
+        "steps",
+    },
     "locking": {"artifacts", "build", "errors", "files", "lines", "plan"},
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
-        *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "steps"),
+        *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "signing", "steps"),
     },
     "samples": {"catalog", "errors", "files", "providers", "templating"},
     "boot": {"resources"},
     "rehearsal": {
-        *("artifacts", "boot", "build", "catalog", "console", "contents", "documents", "errors", "loading"),
-        *("files", "manifest", "pipeline", "providers", "resources", "signals"),
+        *("artifacts", "authenticode", "boot", "build", "catalog", "console", "contents", "documents", "errors"),
+        *("files", "loading", "manifest", "pipeline", "providers", "resources", "signals", "signing"),
     },
     "cli": {
         *("artifacts", "attest", "authenticode", "build", "catalog", "compare", "config", "console", "describe"),
         *("doctor", "documents", "errors", "explain", "files", "imagegen", "judging", "leftovers", "lines", "loading"),
         *("locking", "manifest", "pipeline", "plan"),
-        *("providers", "rehearsal", "resources", "rules", "samples"),
+        *("providers", "rehearsal", "resources", "rules", "samples", "signing"),
     },
     "__main__": {"cli"},
 }
@@ -97,8 +105,9 @@ MAY_NAME: dict[str, set[str]] = {
     "plan": {"providers", "settle"},
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
-    "rehearsal": {"authenticode", "settle", "steps"},
+    "rehearsal": {"settle", "steps"},
     "samples": {"settle"},
+    "signing": {"steps"},
     "cli": {"steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
@@ -126,6 +135,8 @@ MONOPOLIES = {
 # `validate` must start fast (see `make bench`), and not every machine has Sequoia.
 LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
+    ("imagegen.loading", "imagegen.certificates"),
+    ("imagegen.pipeline", "imagegen.signing.own"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
     ("imagegen.loading", "imagegen.plan.signatures"),
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),

@@ -68,6 +68,6 @@ def test_a_named_value_asks_for_it(name: str, path: str, value: str) -> None:
 
 
 def test_a_key_of_a_section_that_is_left_out_asks_for_nothing() -> None:
-    assert asked({**PLAIN, "artifacts": {"signatures": {"signers": ["microsoft"]}}}) == []
-    (said,) = asked({**PLAIN, "artifacts": {"signatures": {"own_scripts": {"from": "signed"}}}})
-    assert said.startswith("artifacts.signatures.own_scripts: ")
+    assert asked({**PLAIN, "artifacts": {"quarantine_days": 7}}) == []
+    (said,) = asked({**PLAIN, "artifacts": {"credentials": [{"host": "example.com", "token_env": "TOKEN"}]}})
+    assert said.startswith("artifacts.credentials: ")
