@@ -83,6 +83,10 @@ def sign_all(
             file.write_bytes(data)
 
 
-def sign(script: ListedScript, identity: Identity | None = None) -> bytes:
-    extension = script.path[script.path.rindex(".") :]
-    return sign_script(script.data, identity or signers().signer, extension=extension)
+def sign(script: ListedScript) -> bytes:
+    return _signed(script.data, script.path[script.path.rindex(".") :])
+
+
+@functools.cache
+def _signed(data: bytes, extension: str) -> bytes:
+    return sign_script(data, signers().signer, extension=extension)

@@ -127,4 +127,5 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
         accounts=spec.settings.restricted_address_users,
         registry_credentials=prepared.credential_variables,
         signing_roots=signer.roots if signer else b"",
+        reaches_windows_update=config.windows.updates is not None,
     )

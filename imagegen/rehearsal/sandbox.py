@@ -17,6 +17,7 @@ import httpx
 from imagegen.artifacts.cache import FOLDER_VARIABLE
 from imagegen.artifacts.registry_credentials import read_credentials
 from imagegen.artifacts.signature_request import ROOTS_VARIABLE
+from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
@@ -75,7 +76,8 @@ class SandboxSetup:
     registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """For each registry that demands credentials, the names of the environment variables with them."""
     signing_roots: bytes = b""
-    """The roots of the stand-ins' signatures, in PEM. Empty if nothing is signed."""
+    """The roots of the stand-ins' signatures, in PEM. The machine trusts them. Empty if nothing is signed."""
+    reaches_windows_update: bool = False
 
     @property
     def registry_variables(self) -> dict[str, str]:
@@ -185,6 +187,9 @@ class Sandbox:
         machine = stock_windows(
             disk, release=self._setup.release, cloud=self._setup.cloud, accounts=self._setup.accounts
         )
+        for root in read_pem(self._setup.signing_roots):
+            machine.certificates.add_root(root, read_certificate(root).sha1)
+        machine.fetches_roots = self._setup.reaches_windows_update
         machine.browse = lambda *asked: self._browse(*asked)
         guest = RehearsedGuest(expected, self._effects(machine, expected))
         server = WinRMServer(

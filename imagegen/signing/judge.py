@@ -11,6 +11,7 @@ from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.signer import nearest, parse_signer
 from imagegen.authenticode.trust import load_trust
 from imagegen.authenticode.verify import verify
+from imagegen.plan.signatures import trust_sources
 from imagegen.settle.trust import ROOT
 from imagegen.signing.copies import Judged
 
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 
 
 def make_judge(spec: Spec, now: datetime.datetime) -> Judge:
-    """The judge of a config's signed scripts. The roots of the machine count too, because it trusts them."""
-    signatures = spec.config.artifacts.signatures
-    rules = [
-        parse_signer(one if isinstance(one, str) else one.model_dump(exclude_none=True))
-        for one in (signatures.signers if signatures else ())
-    ]
+    """The judge of a config's signed scripts. Unless the config lists the only roots, those of the machine count beside
+    the public ones, because it trusts them. Of the CRLs only those in files count: a plan downloads nothing."""
+    policy, sources = spec.config.artifacts.signatures, trust_sources(spec)
+    rules = [parse_signer(one if isinstance(one, str) else one.given()) for one in (policy.signers if policy else ())]
     roots = [one.thumbprint for one in spec.facts.certificates if one.store == ROOT]
     files = [file.data for key, file in spec.own_files.items() if key.startswith("facts.certificates")]
-    trust = load_trust(now=now, roots=files, public_roots=True)
+    trust = load_trust(
+        now=now,
+        roots=files if sources.roots is None else [sources.roots],
+        crls=sources.crl_files.values(),
+        public_roots=True if sources.roots is None else None,
+    )
     return lambda name, data: _judge(name, data, trust, rules, roots)
 
 

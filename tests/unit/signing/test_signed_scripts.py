@@ -13,7 +13,7 @@ from imagegen.errors import ConfigError, VerificationError
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 from imagegen.signing.block import is_script, is_signed, without_signature
-from tests.authenticode.pki import CODE, issue
+from tests.authenticode.pki import CODE, issue, make_crl
 from tests.authenticode.signing import Options, sign_script
 from tests.conftest import REPOSITORY, load_today, make_test_lock
 from tests.signing_support import SIGNED, listed, sign_all, signers, write_config
@@ -76,7 +76,7 @@ def test_the_image_has_the_signed_bytes_and_trusts_their_signer(tmp_path: Path, 
     assert set(first.plan.build.signatures) == {
         first.plan.image.files[path] for path in first.bundle if is_script(path)
     }
-    sign_all(config, target)
+    sign_all(config, target, change_one(PATH, lambda _: sign_script(TEXT, signers().signer)))
     again = decide(config, target)
     assert again.plan.image_id != first.plan.image_id
 
@@ -165,11 +165,35 @@ def test_all_missing_scripts_are_counted_and_the_first_ones_named(tmp_path: Path
 
 def test_a_root_that_the_machine_does_not_have_is_named(tmp_path: Path) -> None:
     """The host trusts it, by a list of its own, and the machine would not."""
-    config = write_config(tmp_path, sets=("windows.trusted_roots=[]",))
+    config = write_config(tmp_path, sets=("windows.trusted_roots=[]", "artifacts.signatures.roots=root.pem"))
     sign_all(config, "aws")
     with pytest.raises(VerificationError) as raised:
         decide(config, "aws")
-    assert "untrusted" in raised.value.details[0]
+    assert raised.value.details[0].endswith(
+        "by CN=Example Inc, O=Example Inc below CN=Example Root, which the machine does not trust: "
+        "add that root to windows.trusted_roots"
+    )
+    config = write_config(tmp_path, sets=("artifacts.signatures.roots=root.pem",))
+    assert decide(config, "aws").plan.build.all_signed
+
+
+def test_only_the_listed_roots_count(tmp_path: Path) -> None:
+    (tmp_path / "other.pem").write_bytes(signers().stranger.chain[-1].pem)
+    config = write_config(tmp_path, sets=("artifacts.signatures.roots=other.pem",))
+    sign_all(config, "aws")
+    with pytest.raises(VerificationError) as raised:
+        decide(config, "aws")
+    assert f'{PATH} is untrusted: the certificate of "CN=Example Root" is missing' in "".join(raised.value.details)
+
+
+def test_a_signer_that_a_file_revokes_is_named(tmp_path: Path) -> None:
+    signer, ca = signers().signer.chain[:2]
+    (tmp_path / "ca.crl").write_bytes(make_crl(ca, [(signer, signer.read.not_before, None)]))
+    config = write_config(tmp_path, sets=("artifacts.signatures.crls=[ca.crl]",))
+    sign_all(config, "aws")
+    with pytest.raises(VerificationError) as raised:
+        decide(config, "aws")
+    assert " is revoked: " in raised.value.details[0]
 
 
 def test_a_copy_may_have_any_name_and_folder(tmp_path: Path) -> None:
