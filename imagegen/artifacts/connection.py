@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import httpx
 
-from imagegen.artifacts.request import shown_url
+from imagegen.artifacts.request import host_of, shown_url
 from imagegen.errors import ConfigError
 
 CONNECT_TIMEOUT_S = 20.0
@@ -82,8 +82,8 @@ def get(
     read_s: float = READ_TIMEOUT_S,
     authorization: str = "",
 ) -> Iterator[httpx.Response]:
-    """The response after all redirects, its body not read yet. Credentials in the URL, and `authorization`, go to that
-    URL's host only."""
+    """The response after all redirects, its body not read yet. Credentials in the URL go to that URL only, and
+    `authorization` to its host."""
     current = url
     for _ in range(REDIRECTS + 1):
         proxy = proxy_for(_https_host(current, url), environ)
@@ -93,7 +93,7 @@ def get(
             trust_env=False,
             timeout=httpx.Timeout(read_s, connect=connect_s),
         )
-        secret = {"Authorization": authorization} if authorization and current == url else {}
+        secret = {"Authorization": authorization} if authorization and host_of(current) == host_of(url) else {}
         with client, client.stream("GET", current, headers={**headers, **secret}) as response:
             if not response.has_redirect_location:
                 yield response

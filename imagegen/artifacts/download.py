@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING
 import httpx
 
 from imagegen.artifacts import connection
+from imagegen.artifacts.credentials import Address, hint_for
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.files import replacing
@@ -33,6 +34,15 @@ PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
 
 _TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
+_REFUSING_STATUSES = frozenset({401, 403})
+
+
+class StatusError(ConfigError):
+    """The server has no such file for us. Another attempt would have the same status."""
+
+    def __init__(self, message: str, status: int, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,17 +61,19 @@ def fetch(
     console: Console,
     expected_sha256: str | None = None,
     key: str = "",
+    address: Callable[[], Address] | None = None,
     stop: threading.Event | None = None,
     pause: Callable[[float], object] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> Fetched:
     """Download to `into`, which appears only when it is complete and has the expected digest, if one is given.
 
-    `key` is the config's key of the URL, for hints. Another thread sets `stop` to cancel the download.
-    `pause` waits between attempts, and `now` is the clock of the deadline.
+    `key` is the config's key of the URL, for hints. `address` gives the address of a private file, for each attempt.
+    Another thread sets `stop` to cancel the download. `pause` waits between attempts, and `now` is the clock of the
+    deadline.
     """
     ended = stop or threading.Event()
-    download = _Download(url, environ, console, key, ended, pause or ended.wait, now)
+    download = _Download(url, environ, console, key, address, ended, pause or ended.wait, now)
     try:
         into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replacing(into, mode=0o600) as file:
@@ -117,6 +129,7 @@ class _Download:
     environ: Mapping[str, str]
     console: Console
     key: str
+    address: Callable[[], Address] | None
     stop: threading.Event
     pause: Callable[[float], object]
     now: Callable[[], float]
@@ -158,7 +171,10 @@ class _Download:
         headers = {"Accept-Encoding": "identity"}
         if part.size and part.validator:
             headers |= {"Range": f"bytes={part.size}-", "If-Range": part.validator}
-        with connection.get(self.url, headers, environ=self.environ, trust=trust) as response:
+        place = self.address() if self.address else Address(self.url)
+        with connection.get(
+            place.url, headers, environ=self.environ, trust=trust, authorization=place.authorization
+        ) as response:
             total = self.accept(response, part)
             with self.console.task(f"downloading {self.label}", total) as advance:
                 advance(part.size)
@@ -190,9 +206,13 @@ class _Download:
             length = response.headers.get("content-length", "")
             total = int(length) if length.isdecimal() else None
         else:
-            raise ConfigError(
+            advice = "check that the version and the URL exist"
+            if status in _REFUSING_STATUSES:
+                advice = hint_for(self.url, is_private=self.address is not None)
+            raise StatusError(
                 f"{self.label} cannot be downloaded: the server responded with status {status}",
-                hint=self.hint("check that the version and the URL exist"),
+                status,
+                self.hint(advice),
             )
         if total is not None and total > LIMIT_BYTES:
             raise self.too_large()

@@ -6,6 +6,7 @@ Downloads to a scratch folder in the cache, which is removed. Every digest is co
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from imagegen.lines import counted
 from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
+    from imagegen.artifacts.credentials import PrivateHosts
     from imagegen.console import Console
 
 PARALLEL = 4
@@ -69,8 +71,10 @@ def lock_artifacts(
     environ: Mapping[str, str],
     cache: Path,
     console: Console,
+    private: PrivateHosts | None = None,
 ) -> dict[str, LockedArtifact]:
-    """The artifacts for a lock. With `refresh`, each of them is downloaded again."""
+    """The artifacts for a lock. With `refresh`, each of them is downloaded again. Of `private` hosts with their
+    credentials."""
     known = old.artifacts if old else {}
     kept = {
         name: known[name]
@@ -82,7 +86,7 @@ def lock_artifacts(
     for name, request in requests.items():
         if name not in kept:
             together.setdefault((request.url, request.sha256), []).append(request)
-    found = _download_all([*together.values()], environ=environ, cache=cache, console=console)
+    found = _download_all([*together.values()], environ=environ, cache=cache, console=console, private=private)
     for name, now in found.items():
         _reject_changed_bytes(requests[name], known.get(name), now)
     return {name: kept[name] if name in kept else found[name] for name in sorted(requests)}
@@ -99,7 +103,12 @@ def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | Non
 
 
 def _download(
-    requests: list[ArtifactRequest], scratch: Path, environ: Mapping[str, str], console: Console, stop: threading.Event
+    requests: list[ArtifactRequest],
+    scratch: Path,
+    environ: Mapping[str, str],
+    console: Console,
+    private: PrivateHosts | None,
+    stop: threading.Event,
 ) -> _Found:
     """Download the URL of these requests, which they share."""
     first = requests[0]
@@ -112,6 +121,7 @@ def _download(
         console=console,
         expected_sha256=first.sha256,
         key=first.key,
+        address=functools.partial(private.address, first.url) if private and private.is_private(first.url) else None,
         stop=stop,
     )
     formats = {request.name: check_form(request, into) for request in requests}
@@ -133,7 +143,12 @@ def _download(
 
 
 def _download_all(
-    downloads: list[list[ArtifactRequest]], *, environ: Mapping[str, str], cache: Path, console: Console
+    downloads: list[list[ArtifactRequest]],
+    *,
+    environ: Mapping[str, str],
+    cache: Path,
+    console: Console,
+    private: PrivateHosts | None,
 ) -> _Found:
     if not downloads:
         return {}
@@ -145,7 +160,9 @@ def _download_all(
         console.task(f"looking up {counted(len(downloads), 'artifact')}", len(downloads)) as advance,
     ):
         try:
-            running = [pool.submit(_download, requests, scratch, environ, console, stop) for requests in downloads]
+            running = [
+                pool.submit(_download, requests, scratch, environ, console, private, stop) for requests in downloads
+            ]
             for _ in as_finished(running):
                 advance(1)
         except BaseException:

@@ -41,3 +41,8 @@ def shown_url(url: str) -> str:
         return "an invalid URL"
     host = parts.hostname or ""
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
+
+
+def host_of(url: str) -> str:
+    """The host of an https URL with its port, in the form for comparisons: in lower case, without the port 443."""
+    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2].lower().removesuffix(":443")

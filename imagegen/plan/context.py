@@ -141,6 +141,14 @@ def credential_variables(config: ImageConfig) -> dict[str, dict[str, str]]:
     }
 
 
+def download_credentials(config: ImageConfig) -> dict[str, dict[str, str]]:
+    """For each host with private artifacts the way to sign in, by the keys of the config."""
+    return {
+        plain_host(one.host): one.model_dump(exclude={"host"}, exclude_none=True)
+        for one in config.artifacts.credentials
+    }
+
+
 def _builds(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The Windows builds whose containers share the host's kernel, and those that need Hyper-V isolation."""
     own, releases = spec.facts.windows_build, table("windows")["releases"]

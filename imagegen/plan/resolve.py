@@ -25,6 +25,7 @@ from imagegen.plan.context import (
     artifact_requests,
     components_of,
     credential_variables,
+    download_credentials,
     download_proxy,
     image_requests,
 )
@@ -151,11 +152,7 @@ def resolve(
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider)
-    limits = {name: minutes * 60 for name, minutes in config.timeouts.steps.items()}
-    notes = {
-        item.step.name: StepNotes(item.step.meta.summary, limits.get(item.step.name, _time_limit(item)))
-        for item in evaluated
-    }
+    notes = {item.step.name: _notes(item, config) for item in evaluated}
     bundle = _select_needed(guest, phases) | {path: text for step in evaluated for path, text in step.texts.items()}
     image = ImagePart(
         provider=spec.provider,
@@ -186,8 +183,14 @@ def resolve(
         stated=_stated(spec),
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
+        download_credentials=download_credentials(config),
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
+
+
+def _notes(item: EvaluatedStep, config: ImageConfig) -> StepNotes:
+    minutes = config.timeouts.steps.get(item.step.name)
+    return StepNotes(item.step.meta.summary, _time_limit(item) if minutes is None else minutes * 60)
 
 
 def _time_limit(item: EvaluatedStep) -> int:

@@ -32,6 +32,8 @@ function Open-Attempt { [CmdletBinding()] param($Item, [System.Uri]$Address, [do
     $Item.Client.Timeout = [System.TimeSpan]::FromSeconds($script:StallSeconds)
     $headers = $Item.Client.DefaultRequestHeaders
     $headers.UserAgent.ParseAdd('imagegen')
+    # Credentials go to the first host only, wherever it redirects to.
+    if ($Item.Authorization -ne '' -and $Address.Authority -eq $Item.From.Authority) { $null = $headers.TryAddWithoutValidation('Authorization', $Item.Authorization) }
     $Item.Offset = Get-PartLength -Item $Item
     if ($Item.Offset -gt 0) { $headers.Range = New-Object -TypeName System.Net.Http.Headers.RangeHeaderValue -ArgumentList $Item.Offset, $null }
     $Item.Address = $Address
@@ -131,8 +133,10 @@ function Resolve-Attempt { [CmdletBinding()] param($Item, $ErrorRecord, [double]
 }
 
 function Get-Download { [CmdletBinding()] param($Artifact, $Proxy)
+    $from, $authorization = $Artifact.Url, ''
+    if ($null -ne $Artifact.Private) { $from, $authorization = $Artifact.Private.url, $Artifact.Private.authorization }
     @{
-        Proxy = $Proxy
+        Proxy = $Proxy; From = [System.Uri]$from; Authorization = $authorization
         Name = $Artifact.Name; Url = [System.Uri]$Artifact.Url; Digest = $Artifact.Digest; Size = [long]$Artifact.Size
         Path = $Artifact.Path; Part = $Artifact.Path + '.part'; Done = $false
         Address = $null; Offset = [long]0; Client = $null; Send = $null; Response = $null; LengthKnown = $true; File = $null; Copy = $null
@@ -168,7 +172,7 @@ function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy,
                     if ($null -ne $item.Send) { if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item } }
                     elseif ($now -ge $item.NotBefore) {
                         $item.Redirects = 0
-                        Open-Attempt -Item $item -Address $item.Url -Now $now
+                        Open-Attempt -Item $item -Address $item.From -Now $now
                     }
                 }
                 catch { Resolve-Attempt -Item $item -ErrorRecord $_ -Now $now }

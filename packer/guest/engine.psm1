@@ -111,9 +111,11 @@ function Get-Entry { [CmdletBinding()] param($Plan)
     }
 }
 
-function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest, [string]$Registries)
+function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest, [hashtable]$Secrets)
+    $utf8 = New-Object -TypeName System.Text.UTF8Encoding
     $session = @{
-        Registries = (New-Object -TypeName System.Text.UTF8Encoding).GetString([System.Convert]::FromBase64String($Registries))
+        Registries = $utf8.GetString([System.Convert]::FromBase64String($Secrets.REGISTRIES))
+        Downloads = ConvertFrom-Json -InputObject ($utf8.GetString([System.Convert]::FromBase64String($Secrets.DOWNLOADS)))
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
@@ -143,7 +145,10 @@ function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$En
     foreach ($entry in $Entries) {
         $artifact = $Session.Plan.artifacts.PSObject.Properties[$entry.Artifact].Value
         if (-not $wanted.Contains($artifact.sha256)) {
+            # Of a private artifact: its URL with a query, and a header for the first host.
+            $private = $Session.Downloads.PSObject.Properties[$entry.Artifact]
             $wanted[$artifact.sha256] = @{
+                Private = $(if ($null -ne $private) { $private.Value })
                 Name = $entry.Artifact; Url = $artifact.url; Digest = $artifact.sha256; Size = $artifact.size; Path = "$($Session.Artifacts)\$($artifact.sha256)"
             }
         }
@@ -384,7 +389,7 @@ function Invoke-Inspection { [CmdletBinding()] param($Session, [string]$Name)
 }
 
 # Runs the engine. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
-function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Registries, [switch]$Check)
+function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [hashtable]$Secrets, [switch]$Check)
     $names = @($Plan.phases | ForEach-Object -Process { $_.name })
     if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Check)) {
         throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")
@@ -393,7 +398,7 @@ function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, 
     if ([string]$build -cne [string]$Plan.windows.build) {
         throw (Get-Failure -ExitCode 4 -Message "the plan is for Windows Server $($Plan.windows.release), build $($Plan.windows.build); this machine has build $build")
     }
-    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest -Registries $Registries
+    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest -Secrets $Secrets
     if (-not $Check) { return (Invoke-Phase -Session $session -Name $Phase) }
     $session.Log = $null
     return (Invoke-Inspection -Session $session -Name $Phase)

@@ -12,15 +12,26 @@ from imagegen.rehearsal.network.messages import Request, Response
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from imagegen.rehearsal.network.private_files import Admit
+
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
 
 
 class ArtifactServer:
-    """Answers HEAD, GET and range requests. It compares the query only if the URL of the artifact has one."""
+    """Answers HEAD, GET and range requests. It compares the query only if the URL of the artifact has one.
 
-    def __init__(self, files: Mapping[str, bytes], *, redirects: Mapping[str, str] | None = None) -> None:
+    `admit` has, by the names of hosts with private files, what decides whether a request may have one."""
+
+    def __init__(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        redirects: Mapping[str, str] | None = None,
+        admit: Mapping[str, Admit] | None = None,
+    ) -> None:
         self._files = dict(files)
         self._redirects = dict(redirects or {})
+        self._admit = dict(admit or {})
         for url in (*self._files, *self._redirects):
             if urllib.parse.urlsplit(url).scheme != "https":
                 raise ValueError(f"not an https URL: {url}")
@@ -33,6 +44,11 @@ class ArtifactServer:
     def __call__(self, request: Request) -> Response:
         full_url = f"https://{request.host}{request.target}"
         bare_url = f"https://{request.host}{request.path}"
+        if request.host in self._admit:
+            if refusal := self._admit[request.host](request):
+                return refusal
+        elif "authorization" in request.headers:
+            return Response(400, fault=f"{request.host} received credentials that it did not ask for")
         if request.method not in ("GET", "HEAD"):
             return Response(405, fault=f"unexpected download request {request.method} {bare_url}")
         for url in (full_url, bare_url):

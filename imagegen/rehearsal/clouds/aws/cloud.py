@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 import threading
 import urllib.parse
@@ -16,6 +17,7 @@ from imagegen.rehearsal.clouds.aws.existing_resources import ExistingResources, 
 from imagegen.rehearsal.clouds.aws.fleets import Fleets, failed_answer, started_answer
 from imagegen.rehearsal.clouds.aws.images import Images
 from imagegen.rehearsal.clouds.aws.instances import AwsError, Instances
+from imagegen.rehearsal.clouds.aws.presigned import find_fault
 from imagegen.rehearsal.clouds.aws.tagging import drop_tag_specifications
 from imagegen.rehearsal.network.cloud import Cloud
 from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS, MachineIdentity
@@ -119,6 +121,12 @@ class Aws(Cloud):
         """Why the WinRM port of this address is closed: "" if it is open, None if no instance has the address."""
         with self._lock:
             return self._instances.why_closed(address)
+
+    def admit(self, request: Request) -> Response | None:
+        """Refuse a request for an object that is not presigned with the key of this account."""
+        keys = {_KEYS["AWS_ACCESS_KEY_ID"]: _KEYS["AWS_SECRET_ACCESS_KEY"]}
+        fault = find_fault(request, keys, datetime.datetime.now(datetime.UTC))
+        return Response.of_text(403, f"<Error><Message>{escape(fault)}</Message></Error>") if fault else None
 
     def __call__(self, request: Request) -> Response:
         if request.host == "checkip.amazonaws.com":
