@@ -57,6 +57,7 @@ def guest_plan(plan: BuildPlan) -> bytes:
             },
             "files": {**image.files, **record},
             "proxy": plan.build.proxy,
+            "signatures": {digest: vars(signature) for digest, signature in plan.build.signatures.items()},
         }
     )
 

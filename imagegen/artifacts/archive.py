@@ -2,6 +2,7 @@
 
 Writes nothing, and trusts neither names nor sizes."""
 
+import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -11,13 +12,15 @@ import stat
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO, Final, Literal, cast
+from typing import IO, BinaryIO, Final, Literal, cast, get_args
 
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import VerificationError
 
 ArchiveFormat = Literal["zip", "tar.gz", "tar"]
+FileType = Literal[ArchiveFormat, "msi", "program", "empty", "web page", "other"]
 
 LIMIT_BYTES = 10 * 2**30
 LIMIT_MEMBERS = 100_000
@@ -45,13 +48,24 @@ _INVALID_NAME = re.compile(
 _ROOT = ("", ".")
 
 # The bytes that a format has at an offset. The mark of a tar stands after the fields of its first member.
-_ARCHIVES: Final[tuple[tuple[ArchiveFormat, int, bytes], ...]] = (
+_MARKS: Final[tuple[tuple[FileType, int, bytes], ...]] = (
     ("zip", 0, b"PK\x03\x04"),
     ("zip", 0, b"PK\x05\x06"),
     ("tar.gz", 0, b"\x1f\x8b"),
     ("tar", 257, b"ustar"),
+    ("msi", 0, bytes.fromhex("d0cf11e0a1b11ae1")),
+    ("program", 0, b"MZ"),
 )
-_MSI: Final = bytes.fromhex("d0cf11e0a1b11ae1")
+NAMES: Final[dict[FileType, str]] = {
+    "empty": "empty",
+    "web page": "a web page",
+    "zip": "a .zip archive",
+    "tar.gz": "a .tar.gz archive",
+    "tar": "a .tar archive",
+    "msi": "an MSI package",
+    "program": "a Windows program",
+}
+_ARCHIVES: Final[tuple[ArchiveFormat, ...]] = get_args(ArchiveFormat)
 _WEB_PAGE: Final = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _EXPECTED: Final = {
     "archive": "an archive (.zip, .tar.gz or .tar)",
@@ -61,31 +75,33 @@ _EXPECTED: Final = {
 }
 
 
+def find_type(start: bytes) -> FileType:
+    """What a file is, by its first 1024 bytes."""
+    if not start:
+        return "empty"
+    if _WEB_PAGE.match(start):
+        return "web page"
+    marked = (kind for kind, offset, mark in _MARKS if start[offset:].startswith(mark))
+    return next(marked, "other")
+
+
 def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
     """Return the format of an archive or a tarball. A file that the plan cannot use is an error."""
     with file.open("rb") as stream:
         start = stream.read(1024)
-    is_page = _WEB_PAGE.match(start) is not None
-    archive = next((form for form, offset, mark in _ARCHIVES if start[offset:].startswith(mark)), None)
+    kind = find_type(start)
+    archive = kind if kind in _ARCHIVES else None
     is_usable = {
         "archive": archive is not None,
         "image": archive in ("tar", "tar.gz"),
-        "package": start.startswith(_MSI),
-        "file": not is_page,
+        "package": kind == "msi",
+        "file": kind != "web page",
     }
     if not is_usable[request.form]:
-        names = {
-            "empty": not start,
-            "a web page": is_page,
-            f"a .{archive} archive": archive,
-            "an MSI package": start.startswith(_MSI),
-            "a Windows program": start.startswith(b"MZ"),
-            f"a file that begins with {start[:24].decode('latin-1')!a}": True,
-        }
         advice = "check what the URL leads to"
-        if is_page:
+        if kind == "web page":
             advice = "a login page or a web filter answered: open the URL in a browser"
-        found = next(name for name, holds in names.items() if holds)
+        found = NAMES.get(kind, f"a file that begins with {start[:24].decode('latin-1')!a}")
         raise VerificationError(
             f"{request.name}: {shown_url(request.url)} is {found}, not {_EXPECTED[request.form]}",
             hint=f"{advice}, or set {request.key} to the URL of the file",
@@ -95,24 +111,39 @@ def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
 
 def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
     """Path in the archive (forward slashes, no leading `./`) to lower-case hex sha256; `name` is for messages."""
-    members = _Members(name)
-    try:
+    digests = {}
+    for member in open_members(file, form, name):
+        digest = hashlib.sha256()
+        for chunk in member.chunks():
+            digest.update(chunk)
+        digests[member.path] = digest.hexdigest()
+    return dict(sorted(digests.items()))
+
+
+def open_members(file: Path, form: ArchiveFormat, name: str) -> Iterator["OpenMember"]:
+    """Each regular file of an archive, in its order. One can be read until the next is asked for."""
+    bounds = _Bounds(name)
+    with _readable(name):
         if form == "zip":
-            _read_zip(file, members)
+            yield from _open_zip(file, bounds)
         else:
             with gzip.open(file) if form == "tar.gz" else file.open("rb") as unpacked:
-                _read_tar(unpacked, members)
+                yield from _open_tar(unpacked, bounds)
+
+
+@contextlib.contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
     except UNREADABLE as error:
         raise VerificationError(f"{name} cannot be read as an archive: {error}") from error
-    return dict(sorted(members.digests.items()))
 
 
 @dataclasses.dataclass
-class _Members:
-    """The members found so far. Raises an error when they exceed the limits."""
+class _Bounds:
+    """What was found so far in an archive. Raises an error when it exceeds the limits."""
 
     archive: str
-    digests: dict[str, str] = dataclasses.field(default_factory=dict)
     folded: set[str] = dataclasses.field(default_factory=set)
     count: int = 0
     size: int = 0
@@ -129,23 +160,37 @@ class _Members:
             raise self.rejection(name, "a name that Windows does not allow")
         return path
 
-    def add(self, path: str, content: IO[bytes]) -> None:
-        """Hash a regular file. Windows treats `A` and `a` as one file, so two such members are an error."""
+    def check_file(self, path: str) -> None:
+        """Windows treats `A` and `a` as one file, so two such members are an error."""
         if path in _ROOT:
             raise self.rejection(path, "a name that Windows does not allow")
         if path.casefold() in self.folded:
             raise self.rejection(path, "a name that another member has")
         self.folded.add(path.casefold())
-        digest = hashlib.sha256()
-        while chunk := content.read(1 << 20):
-            self.size += len(chunk)
-            if self.size > LIMIT_BYTES:
-                raise VerificationError(f"{self.archive} unpacks to more than {LIMIT_BYTES / 2**30:g} GiB")
-            digest.update(chunk)
-        self.digests[path] = digest.hexdigest()
+
+    def add(self, size: int) -> None:
+        self.size += size
+        if self.size > LIMIT_BYTES:
+            raise VerificationError(f"{self.archive} unpacks to more than {LIMIT_BYTES / 2**30:g} GiB")
 
     def rejection(self, name: str, reason: str) -> VerificationError:
         return VerificationError(f"{self.archive} holds {name!a}: {reason}")
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenMember:
+    """A regular file of an archive. No size that the archive announces is trusted."""
+
+    path: str
+    _content: IO[bytes]
+    _bounds: _Bounds
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes, in pieces of at most 1 MiB."""
+        with _readable(self._bounds.archive):
+            while chunk := self._content.read(1 << 20):
+                self._bounds.add(len(chunk))
+                yield chunk
 
 
 def is_member(path: str) -> bool:
@@ -183,29 +228,31 @@ class Bounded:
         return self._inner.tell()
 
 
-def _read_tar(unpacked: gzip.GzipFile | BinaryIO, members: _Members) -> None:
+def _open_tar(unpacked: gzip.GzipFile | BinaryIO, bounds: _Bounds) -> Iterator[OpenMember]:
     with tarfile.open(fileobj=cast("IO[bytes]", Bounded(unpacked)), mode="r:") as archive:
         for member in archive:
-            path = members.check_path(member.name)
+            path = bounds.check_path(member.name)
             if member.isdir():
                 continue
             content = archive.extractfile(member) if member.isfile() else None
             if content is None:
-                raise members.rejection(member.name, "a link or a device")
+                raise bounds.rejection(member.name, "a link or a device")
+            bounds.check_file(path)
             with content:
-                members.add(path, content)
+                yield OpenMember(path, content, bounds)
 
 
-def _read_zip(file: Path, members: _Members) -> None:
+def _open_zip(file: Path, bounds: _Bounds) -> Iterator[OpenMember]:
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
-            path = members.check_path(member.orig_filename)
+            path = bounds.check_path(member.orig_filename)
             mode = member.external_attr >> 16 if member.create_system == 3 else 0
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise members.rejection(member.orig_filename, "a link or a device")
+                raise bounds.rejection(member.orig_filename, "a link or a device")
             if member.flag_bits & 1:
-                raise members.rejection(member.orig_filename, "encrypted")
+                raise bounds.rejection(member.orig_filename, "encrypted")
             if member.is_dir():
                 continue
+            bounds.check_file(path)
             with archive.open(member) as content:
-                members.add(path, content)
+                yield OpenMember(path, content, bounds)

@@ -89,24 +89,29 @@ Subject = Annotated[
 ]
 Time = Annotated[str, _check(_is_time, "is not a valid time, such as 2026-01-31T12:00:00Z")]
 WithoutQuery = Annotated[Address, _check(lambda url: not {"?", "#"} & set(url), "must have no query")]
+SignedBy = Literal["own", "nested", "catalogue"]
+"""The signature that counts: the file's own, one nested in it because its first has a weak digest, or a catalogue's."""
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
 
 
-class LockedRoot(Strict):
-    """The root certificate to which a signature leads."""
+class LockedIssuer(Strict):
+    """A certificate above the one that signed a file."""
 
     subject: Subject
     thumbprint: Sha256
 
 
 class LockedSignature(Strict):
-    """Who signed a file: the subject and the sha256 of the certificate, and its root. `timestamp` is the time of the
-    signature, if an authority confirmed it."""
+    """Who signed a file: the subject and the sha256 of the certificate, those above it, and the root. `timestamp` is
+    the time of the signature, if an authority confirmed it."""
 
     signer: Subject
     thumbprint: Sha256
-    root: LockedRoot
+    by: SignedBy = "own"
+    issuers: Annotated[list[LockedIssuer], pydantic.Field(max_length=10)] = []
+    """The certificates between the signer's and the root, from the signer up."""
+    root: LockedIssuer
     timestamp: Time | None = None
 
 
@@ -125,10 +130,12 @@ class LockedArtifact(Strict):
     """When the file was published, if that is known."""
     signed: Annotated[dict[SignedFile, LockedSignature], pydantic.Field(max_length=LIMIT_MEMBERS)] | None = None
     """The signatures by the member that has one, or WHOLE_FILE. None if signatures were not checked."""
+    not_programs: Annotated[list[SignedFile], pydantic.Field(max_length=LIMIT_MEMBERS)] = []
+    """The files that were checked and need no signature, because they are no programs."""
 
     @pydantic.model_validator(mode="after")
     def _signed_files_exist(self) -> Self:
-        if unknown := sorted((self.signed or {}).keys() - {WHOLE_FILE, *(self.members or ())}):
+        if unknown := sorted({*(self.signed or ()), *self.not_programs} - {WHOLE_FILE, *(self.members or ())}):
             raise ValueError(f"signed: {unknown[0][:80]!a} is not one of the members")
         return self
 

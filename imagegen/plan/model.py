@@ -90,6 +90,18 @@ class ImagePart:
         return _with_provider_as_target(dataclasses.asdict(self))
 
 
+@dataclasses.dataclass(frozen=True)
+class PlannedSignature:
+    """The signature by which the host accepted a file: the subjects and the sha256 of its certificate and its root."""
+
+    signer: str
+    thumbprint: str
+    root: str
+    root_thumbprint: str
+    hidden: str | None = None
+    """Why Windows does not show it on the machine: `nested` or `catalogue`."""
+
+
 def _with_provider_as_target(parts: dict[str, object]) -> dict[str, object]:
     return {"target": parts.pop("provider"), **parts}
 
@@ -123,6 +135,9 @@ class BuildPart:
     """For each registry the names of the environment variables with its credentials."""
     download_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """For each host with private artifacts the way to sign in: names of environment variables, or of a cloud."""
+    signatures: Mapping[str, PlannedSignature] = dataclasses.field(default_factory=dict)
+    """The signatures of the files that the machine gets, by the sha256 of the file. Not part of the image, because a
+    signature is a part of the file's own bytes."""
 
     @property
     def private_downloads(self) -> dict[str, str]:

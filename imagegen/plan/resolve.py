@@ -39,6 +39,7 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
+from imagegen.plan.signatures import plan_signatures
 from imagegen.resources.image_name import ImageName
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, Resource
@@ -156,11 +157,7 @@ def resolve(
     bundle = _select_needed(guest, phases) | {path: text for step in evaluated for path, text in step.texts.items()}
     image = ImagePart(
         provider=spec.provider,
-        windows={
-            "release": config.windows.release,
-            "edition": config.windows.edition,
-            "build": spec.facts.windows_build,
-        },
+        windows=config.windows.model_dump(include={"release", "edition"}) | {"build": spec.facts.windows_build},
         base=base.identity,
         versions=components_of(evaluated),
         phases=phases,
@@ -184,6 +181,7 @@ def resolve(
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
         download_credentials=download_credentials(config),
+        signatures=plan_signatures(lock.artifacts[name] for name in sorted(requests)),
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
 

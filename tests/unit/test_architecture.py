@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"errors", "files", "lines"},
     "catalog": {"contents"},
     "resources": set(),
+    "authenticode": set(),
     "artifacts": {"errors", "files", "lines", "resources", "signals"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},

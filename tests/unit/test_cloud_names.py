@@ -29,6 +29,7 @@ NAMED = {
     "ansible-win/roles/cni/templates/10-wincni.conf.j2": ['"environment": "azure"'],
     # The only public archive of csi-proxy, for nodes on every cloud, and where its address was read.
     "ansible-win/roles/csi-proxy/meta/step.yml": [_ARCHIVE],
+    "imagegen/authenticode/presets.json": [_ARCHIVE],
     "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],
     "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
 }

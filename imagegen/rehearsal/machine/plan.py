@@ -68,6 +68,16 @@ class Proxy(Strict):
     bypass: list[str]
 
 
+class Signature(Strict):
+    """The signature by which the host accepted a file. If `hidden` has a reason, Windows does not show it."""
+
+    signer: str
+    thumbprint: Sha256
+    root: str
+    root_thumbprint: Sha256
+    hidden: Literal["nested", "catalogue"] | None
+
+
 class Plan(Strict):
     """The whole plan."""
 
@@ -79,6 +89,7 @@ class Plan(Strict):
     artifacts: dict[Name, Artifact]
     files: dict[str, Sha256]
     proxy: Proxy | None
+    signatures: dict[Sha256, Signature]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,10 @@ IMAGE = {
 ARTIFACT = {"url": "https://x.test/a.zip", "sha256": SHA, "size": 3}
 ARCHIVE = {**ARTIFACT, "members": {"bin/a.exe": SHA}}
 ROOT = {"subject": "CN=Example Root, O=Zürich AG", "thumbprint": SHA}
-SIGNATURE = {"signer": "CN=Example", "thumbprint": SHA, "root": ROOT, "timestamp": "2026-01-31T12:00:00Z"}
+SIGNATURE = {
+    **{"signer": "CN=Example", "thumbprint": SHA, "by": "nested", "issuers": [ROOT]},
+    **{"root": ROOT, "timestamp": "2026-01-31T12:00:00Z"},
+}
 SHA_URL = "https://x.test/a.zip.sha256"
 AMAZONS = {"region": "us-east-1", "name": "Windows_Server-2022-English-Core-Base-*", "owner": "amazon"}
 MICROSOFTS = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022"}
@@ -158,6 +161,7 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
                 ("root", {"root": None}),
                 ("root.thumbprint", {"root": {**ROOT, "thumbprint": "ab"}}),
                 ("timestamp", {"timestamp": "today"}),
+                ("by", {"by": "somewhere"}),
             )
         ),
     ],
@@ -170,7 +174,10 @@ def test_what_a_lock_cannot_say(tmp_path: Path, content: dict[str, Any], says: s
 
 def test_a_lock_may_say_when_and_where_an_artifact_was_published_and_who_signed_it(tmp_path: Path) -> None:
     known = {"confirmed": [SHA_URL], "published": "2026-01-31T12:00:00Z"}
-    signed = {"bin/a.exe": SIGNATURE, WHOLE_FILE: {**SIGNATURE, "timestamp": None}}
+    signed = {
+        "bin/a.exe": {**SIGNATURE, "by": "own"},
+        WHOLE_FILE: {**SIGNATURE, "timestamp": None, "by": "nested"},
+    }
     lock = read(tmp_path, artifacts={"a": {**ARCHIVE, **known, "signed": signed}})
     assert lock is not None
     assert lock.artifacts["a"].model_dump(include={*known, "signed"}) == {**known, "signed": signed}

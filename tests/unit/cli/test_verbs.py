@@ -17,10 +17,11 @@ from imagegen import contents, errors, loading, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.packer import OnError
 from imagegen.cli import arguments, verbs
-from imagegen.cli.main import VERBS, Verb, cli, main
+from imagegen.cli.main import VERBS, cli, main
 from imagegen.cli.messages import coloured
 from imagegen.cli.options import parse_labels
 from imagegen.cli.output import error_text
+from imagegen.cli.verb import Verb
 from imagegen.errors import ConfigError, ExitCode, ImagegenError, Problem
 from imagegen.manifest.store import LocalStore
 from imagegen.rehearsal import rehearse

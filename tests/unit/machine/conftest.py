@@ -47,6 +47,7 @@ class Bench:
         self.proxies: dict[str, list[str]] = {}
         """What each proxy there is was asked for."""
         self.artifacts: dict[str, dict[str, Any]] = {}
+        self.signatures: dict[str, dict[str, Any]] = {}
         self.texts: dict[str, bytes] = {}
         self.contents: dict[str, bytes] = {}
         self.plan: dict[str, Any] = {}
@@ -112,6 +113,7 @@ class Bench:
             "artifacts": self.artifacts,
             "files": {name: sha(data) for name, data in self.contents.items()},
             "proxy": self.proxy,
+            "signatures": self.signatures,
         }
         self.upload()
 

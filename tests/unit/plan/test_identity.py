@@ -11,7 +11,7 @@ import pytest
 
 from imagegen import contents, pipeline
 from imagegen.plan import model
-from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, StepNotes
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, PlannedSignature, StepNotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,6 +90,7 @@ FIELDS: dict[type, dict[str, object]] = {
         "proxy": {"url": "http://proxy.example.com:3128", "bypass": []},
         "registry_credentials": {"registry.example.com": {"username_env": "A_USER", "password_env": "A_PASSWORD"}},
         "download_credentials": {"artifacts.example.com": {"token_env": "A_TOKEN"}},
+        "signatures": {"0" * 64: PlannedSignature("CN=A", "a" * 64, "CN=Root", "b" * 64)},
     },
 }
 PARTS = {ImagePart: IMAGE, BuildPart: BUILD}

@@ -72,7 +72,8 @@ def test_plan_lists_every_other_member_with_its_digest(decision: Any) -> None:  
 
 def test_plan_says_all_that_the_contract_names(decision: Any) -> None:  # noqa: ANN401 - as above
     plan = json.loads(guest_plan(decision.plan))
-    assert sorted(plan) == ["artifacts", "files", "name", "phases", "plan_version", "proxy", "target", "windows"]
+    keys = ["artifacts", "files", "name", "phases", "plan_version", "proxy", "signatures", "target", "windows"]
+    assert sorted(plan) == keys
     assert plan["plan_version"] == PLAN_VERSION == 1
     assert sorted(plan["windows"]) == ["build", "release"]
     assert {frozenset(item) for item in plan["artifacts"].values()} == {frozenset({"url", "sha256", "size"})}

@@ -1,0 +1,274 @@
+"""The public types: what is told about a file, its signatures and their certificates. Nothing is read or computed here.
+
+A file has one verdict, and each of its signatures has one. The first that applies counts, in this order:
+
+1. `unsigned`: the file has no signature, and no given catalogue lists it.
+2. `altered`: the file is not the one that was signed: a digest differs, or the signature itself is damaged.
+3. `untrusted`: no chain of certificates leads from the signer to a trusted root.
+4. `revoked`: a CRL that was given revokes a certificate of the chain.
+5. `wrong usage`: a certificate of the chain may not be used to sign code.
+6. `bad timestamp`: there are timestamps, and none of them is valid.
+7. `expired`: the certificates had expired at the time that counts: the timestamp's, or now if there is none.
+8. `weak digest`: everything else is right, but MD5 or SHA-1 is all that protects the file.
+9. `valid`.
+
+The verdict on a file is that of its first signature, as Windows judges it. There is one exception: if the first
+signature is `weak digest` and a nested one is `valid`, the file is `valid`, and the nested signature is the one that
+counts (`Verification.signature`).
+"""
+
+import dataclasses
+import datetime
+import enum
+import functools
+from collections.abc import Mapping
+from typing import Final
+
+
+class Verdict(enum.StrEnum):
+    """What a signature is worth. The module's docstring has the order."""
+
+    VALID = "valid"
+    UNSIGNED = "unsigned"
+    ALTERED = "altered"
+    UNTRUSTED = "untrusted"
+    REVOKED = "revoked"
+    WRONG_USAGE = "wrong usage"
+    BAD_TIMESTAMP = "bad timestamp"
+    EXPIRED = "expired"
+    WEAK_DIGEST = "weak digest"
+
+
+# From the most severe to the least.
+SEVERITY: Final = (
+    Verdict.UNSIGNED,
+    Verdict.ALTERED,
+    Verdict.UNTRUSTED,
+    Verdict.REVOKED,
+    Verdict.WRONG_USAGE,
+    Verdict.BAD_TIMESTAMP,
+    Verdict.EXPIRED,
+    Verdict.WEAK_DIGEST,
+    Verdict.VALID,
+)
+
+
+class FileKind(enum.StrEnum):
+    """The forms of files that can hold a signature, and the rest."""
+
+    PE = "PE"
+    MSI = "MSI"
+    SCRIPT = "script"
+    CATALOGUE = "catalogue"
+    OTHER = "other"
+
+
+class TimestampKind(enum.StrEnum):
+    """The two forms of timestamps in a signature."""
+
+    RFC3161 = "RFC 3161"
+    COUNTERSIGNATURE = "PKCS #9 countersignature"
+
+
+@dataclasses.dataclass(frozen=True)
+class Name:
+    """The subject or the issuer of a certificate: its attributes with their short types, in the certificate's order."""
+
+    attributes: tuple[tuple[str, str], ...]
+    # As encoded in the certificate. Chains are built with it, as Windows does: names that only look alike differ.
+    encoded: bytes = dataclasses.field(default=b"", repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind}={_quoted(value)}" for kind, value in self.attributes) or "(no name)"
+
+    def values(self, kind: str) -> tuple[str, ...]:
+        """All values of a type of attribute, for example of `O`."""
+        return tuple(value for found, value in self.attributes if found == kind)
+
+    @property
+    def short(self) -> str:
+        """The common name; of a name without one, the whole name."""
+        return next(iter(self.values("CN")), "") or str(self)
+
+
+def _quoted(value: str) -> str:
+    plain = value and value == value.strip() and not set(value) & set(',+"\\<>;=\r\n')
+    return value if plain else '"' + value.replace('"', '""') + '"'
+
+
+@dataclasses.dataclass(frozen=True)
+class Extensions:
+    """What the extensions of a certificate allow. None: the extension is absent, and nothing is restricted."""
+
+    is_ca: bool | None = None
+    longest_path: int | None = None
+    key_usage: frozenset[str] | None = None
+    # Object identifiers in dotted form.
+    extended_usage: frozenset[str] | None = None
+    # Critical extensions that imagegen does not know: such a certificate must be refused (RFC 5280, 4.2).
+    unknown_critical: tuple[str, ...] = ()
+    # Encoded beginnings of the subjects that certificates below this one may have, and may not have.
+    permitted_names: tuple[tuple[bytes, ...], ...] | None = None
+    excluded_names: tuple[tuple[bytes, ...], ...] = ()
+    subject_key_id: bytes | None = None
+    authority_key_id: bytes | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """An X.509 certificate. Two with the same bytes are equal."""
+
+    der: bytes = dataclasses.field(repr=False)
+    subject: Name = dataclasses.field(compare=False)
+    issuer: Name = dataclasses.field(compare=False)
+    # In hexadecimal, as Windows shows it: two capital digits for each byte, without blanks.
+    serial: str = dataclasses.field(compare=False)
+    # Windows calls the SHA-1 the thumbprint. Both are in capital hexadecimal digits.
+    sha1: str = dataclasses.field(compare=False)
+    sha256: str = dataclasses.field(compare=False)
+    not_before: datetime.datetime = dataclasses.field(compare=False)
+    not_after: datetime.datetime = dataclasses.field(compare=False)
+    # The digest of the issuer's signature ("sha256"), and the public key ("RSA 2048", "EC secp256r1").
+    digest: str = dataclasses.field(compare=False)
+    key: str = dataclasses.field(compare=False)
+    extensions: Extensions = dataclasses.field(repr=False, compare=False)
+    # The parts that a verification needs: the public key, and what the issuer signed, with which algorithm, and how.
+    public_key: bytes = dataclasses.field(repr=False, compare=False)
+    signed: bytes = dataclasses.field(repr=False, compare=False)
+    algorithm: bytes = dataclasses.field(repr=False, compare=False)
+    signature: bytes = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def is_self_issued(self) -> bool:
+        """Whether subject and issuer are the same, as in every root."""
+        return self.subject.encoded == self.issuer.encoded
+
+
+@dataclasses.dataclass(frozen=True)
+class Timestamp:
+    """A timestamp: when an authority saw the signature. `time` counts only if `verdict` is valid."""
+
+    kind: TimestampKind
+    verdict: Verdict
+    reason: str
+    time: datetime.datetime | None
+    digest: str
+    authority: Certificate | None
+    # From the authority up to the root that was found; empty if no chain was.
+    chain: tuple[Certificate, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """One signature of a file. `reason` says what was found, and is written to follow the verdict."""
+
+    verdict: Verdict
+    reason: str
+    # The digests of the file ("sha256") and of the signer's own signature.
+    file_digest: str
+    digest: str
+    is_nested: bool
+    signer: Certificate | None
+    # From the signer up to the last certificate that was found; with the root, if the chain is trusted.
+    chain: tuple[Certificate, ...]
+    # The one that counts, or the first of those that are not valid.
+    timestamp: Timestamp | None
+    # Whether a current CRL was given for every certificate of the chain, the root excepted.
+    is_revocation_checked: bool = False
+    # What the signer calls the program, and where it says that more is to be found.
+    program_name: str = ""
+    program_url: str = ""
+
+    @property
+    def root(self) -> Certificate | None:
+        """The root of the chain, if it was found."""
+        return self.chain[-1] if self.chain and self.chain[-1].is_self_issued else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """What was found in one file."""
+
+    name: str
+    kind: FileKind
+    verdict: Verdict
+    reason: str
+    # The first signature, then the nested ones. For a file that a catalogue lists: those of the catalogue.
+    signatures: tuple[Signature, ...]
+    # The signature on which the verdict rests.
+    signature: Signature | None
+    # The name of the catalogue that signs for a file which has no signature of its own.
+    catalogue: str | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        return self.verdict is Verdict.VALID
+
+    @property
+    def needs_nested(self) -> bool:
+        """Whether the verdict rests on a nested signature, which Get-AuthenticodeSignature does not show."""
+        return self.signature is not None and self.signature.is_nested
+
+
+@dataclasses.dataclass(frozen=True)
+class TrustedRoot:
+    """A trusted root, and for what. Without dates and usages it is trusted for everything."""
+
+    certificate: Certificate
+    # Object identifiers of usages. None: all.
+    usages: frozenset[str] | None = None
+    # Not trusted since then, for these usages (None: for all). Signatures with an older timestamp stay valid.
+    disabled_since: datetime.datetime | None = None
+    disabled_usages: frozenset[str] | None = None
+    # Certificates that were issued later are not trusted, for these usages (None: for all).
+    issued_before: datetime.datetime | None = None
+    issued_before_usages: frozenset[str] | None = None
+    # Where it comes from, for people.
+    source: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RevokedCertificate:
+    """One row of a CRL."""
+
+    since: datetime.datetime
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RevocationList:
+    """A CRL. Its signature is verified when it is used, with the key of the issuer that the chain has."""
+
+    issuer: Name
+    this_update: datetime.datetime
+    next_update: datetime.datetime | None
+    # By the certificate's serial number.
+    revoked: Mapping[int, RevokedCertificate] = dataclasses.field(repr=False)
+    signed: bytes = dataclasses.field(repr=False)
+    signature: bytes = dataclasses.field(repr=False)
+    algorithm: bytes = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trust:
+    """What is trusted, and when: everything that a verdict depends on besides the file. `load_trust` makes it."""
+
+    now: datetime.datetime
+    roots: tuple[TrustedRoot, ...] = dataclasses.field(repr=False)
+    intermediates: tuple[Certificate, ...] = dataclasses.field(default=(), repr=False)
+    revocation_lists: tuple[RevocationList, ...] = dataclasses.field(default=(), repr=False)
+    # Where the roots come from, with the date of the list, for people.
+    source: str = ""
+
+    @functools.cached_property
+    def roots_by_certificate(self) -> Mapping[Certificate, TrustedRoot]:
+        return {root.certificate: root for root in self.roots}
+
+    @functools.cached_property
+    def known_issuers(self) -> Mapping[bytes, tuple[Certificate, ...]]:
+        """The roots, then the intermediate certificates, by their encoded subjects."""
+        issuers: dict[bytes, tuple[Certificate, ...]] = {}
+        for certificate in (*(root.certificate for root in self.roots), *self.intermediates):
+            key = certificate.subject.encoded
+            issuers[key] = (*issuers.get(key, ()), certificate)
+        return issuers

@@ -1,0 +1,205 @@
+"""The operator's rules about who may have signed: reads them, applies them to a certificate, and tells what differs.
+
+A rule is one of
+
+* attributes of the subject, `CN=Example Corporation, O="Example, Inc."`. All that are given must match, in any order.
+  A type that is given must have exactly the given values: a certificate with a second CN is another one;
+* a thumbprint of the signer's certificate, SHA-1 or SHA-256;
+* `issuer: …` with attributes or a thumbprint: a CA anywhere above the signer (direct, one above it, or the root);
+* a map of these, `{subject: …, thumbprint: …, issuer: …}`: all that are given must match;
+* the name of a preset (presets.json), which stands for several of these: one of them must match.
+"""
+
+import dataclasses
+import functools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from imagegen.authenticode.model import Certificate, Name
+from imagegen.authenticode.names import parse_name, parse_type
+
+_PRESETS: Final = Path(__file__).with_name("presets.json")
+_ISSUER: Final = re.compile(r"issuer\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
+_HEX_AND_SEPARATORS: Final = re.compile(r"[0-9A-Fa-f: ]+")
+_THUMBPRINT_LENGTHS: Final = (40, 64)
+_KEYS: Final = ("subject", "thumbprint", "issuer")
+_LONGEST: Final = 2000
+_FORMS: Final = 'write CN=…, O="…", a thumbprint, "issuer: CN=…", or a preset'
+
+
+@dataclasses.dataclass(frozen=True)
+class CertificatePattern:
+    """What a certificate must have. Empty parts match everything."""
+
+    attributes: tuple[tuple[str, str], ...] = ()
+    thumbprint: str = ""
+
+    def differences(self, certificate: Certificate) -> list[str]:
+        """What the certificate has, and should not have. Empty: it matches."""
+        differences = [
+            _difference(kind, _values(self.attributes, kind), certificate.subject)
+            for kind in dict(self.attributes)
+            if sorted(_values(self.attributes, kind)) != sorted(certificate.subject.values(kind))
+        ]
+        found = certificate.sha1 if len(self.thumbprint) == min(_THUMBPRINT_LENGTHS) else certificate.sha256
+        if self.thumbprint and self.thumbprint != found:
+            differences.append(f"the thumbprint is {found}, not {self.thumbprint}")
+        return differences
+
+
+@dataclasses.dataclass(frozen=True)
+class SignerCondition:
+    """One way to match: the signer's own certificate, and a CA above it."""
+
+    signer: CertificatePattern = CertificatePattern()
+    issuer: CertificatePattern | None = None
+
+    def differences(self, certificate: Certificate, chain: Sequence[Certificate]) -> list[str]:
+        """What is different about the certificate or its chain. Empty: both match."""
+        differences = self.signer.differences(certificate)
+        issuers = [issuer for issuer in chain if issuer != certificate]
+        if self.issuer is None or any(not self.issuer.differences(issuer) for issuer in issuers):
+            return differences
+        if not issuers:
+            return [*differences, f'the issuer is "{certificate.issuer}", and its certificate is not known']
+        best = min((self.issuer.differences(issuer) for issuer in issuers), key=len)
+        return [*differences, f"of the issuer, {', '.join(best)}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SignerRule:
+    """Who may have signed: one of the conditions must match. `text` is the rule as the operator wrote it."""
+
+    text: str
+    conditions: tuple[SignerCondition, ...]
+
+    def matches(self, certificate: Certificate, chain: Sequence[Certificate] = ()) -> bool:
+        """Whether this certificate, with the verified chain above it, is an allowed signer."""
+        return any(not condition.differences(certificate, chain) for condition in self.conditions)
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A named set of signers, with the reason and the sources of its content."""
+
+    name: str
+    summary: str
+    sources: tuple[str, ...]
+    conditions: tuple[SignerCondition, ...]
+
+
+def parse_signer(value: object) -> SignerRule:
+    """A rule from the text or the map of a config. A ValueError says what is wrong with it."""
+    if isinstance(value, Mapping):
+        condition = _from_map(value)
+        return SignerRule(_map_text(value), (condition,))
+    if not isinstance(value, str):
+        raise ValueError(f"a signer must be a string or a map, not {type(value).__name__}")
+    text = value.strip()
+    if not text or len(text) > _LONGEST:
+        raise ValueError("the signer is empty" if not text else f"the signer is longer than {_LONGEST} characters")
+    if text in presets():
+        return SignerRule(text, presets()[text].conditions)
+    if found := _ISSUER.fullmatch(text):
+        return SignerRule(text, (SignerCondition(issuer=_pattern(found[1])),))
+    return SignerRule(text, (SignerCondition(signer=_pattern(text)),))
+
+
+def nearest(rules: Iterable[SignerRule], certificate: Certificate, chain: Sequence[Certificate] = ()) -> str:
+    """The differences to the rule that is nearest. Empty: the certificate matches a rule, or there is no rule."""
+    found = [item.differences(certificate, chain) for rule in rules for item in rule.conditions]
+    fewest = min(found, key=len, default=[])
+    return ", ".join(fewest)
+
+
+@functools.cache
+def presets() -> Mapping[str, Preset]:
+    """The presets by their names."""
+    content = json.loads(_PRESETS.read_bytes())
+    rows = content["presets"]
+    return {
+        name: Preset(
+            name=name,
+            summary=row["summary"],
+            sources=tuple(content["sources"][key]["from"] for key in row["from"]),
+            conditions=tuple(
+                _from_map(signer) for part in (name, *row.get("includes", ())) for signer in _signers(rows[part])
+            ),
+        )
+        for name, row in rows.items()
+    }
+
+
+def _signers(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    signers: Sequence[Mapping[str, Any]] = row.get("signers", ())
+    return signers
+
+
+def _from_map(value: Mapping[Any, Any]) -> SignerCondition:
+    if unknown := [key for key in value if key not in _KEYS]:
+        raise ValueError(f'unknown key "{unknown[0]}" of a signer (known: {", ".join(_KEYS)})')
+    if not value:
+        raise ValueError(f"the signer is empty: it needs one of the keys {', '.join(_KEYS)}")
+    signer = CertificatePattern(
+        attributes=_attributes(value["subject"]) if "subject" in value else (),
+        thumbprint=_thumbprint(value["thumbprint"]) if "thumbprint" in value else "",
+    )
+    return SignerCondition(signer, _issuer(value["issuer"]) if "issuer" in value else None)
+
+
+def _issuer(value: object) -> CertificatePattern:
+    return _pattern(value) if isinstance(value, str) else CertificatePattern(_attributes(value))
+
+
+def _pattern(text: str) -> CertificatePattern:
+    text = text.strip()
+    if "=" in text:
+        return CertificatePattern(parse_name(text))
+    if _HEX_AND_SEPARATORS.fullmatch(text):
+        return CertificatePattern(thumbprint=_thumbprint(text))
+    known = ", ".join(presets())
+    raise ValueError(f'"{text}" is neither a name, nor a thumbprint, nor a preset (known: {known}): {_FORMS}')
+
+
+def _attributes(value: object) -> tuple[tuple[str, str], ...]:
+    if isinstance(value, str):
+        return parse_name(value)
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError("subject and issuer must be a string such as CN=…, O=…, or a map of these")
+    attributes = []
+    for kind, given in value.items():
+        for text in given if isinstance(given, list) else [given]:
+            if not isinstance(kind, str) or not isinstance(text, str) or not text:
+                raise ValueError(f"{kind} must be a string that is not empty")
+            attributes.append((parse_type(kind), text))
+    return tuple(attributes)
+
+
+def _thumbprint(value: object) -> str:
+    digits = re.sub("[: ]", "", value) if isinstance(value, str) else ""
+    if not re.fullmatch("[0-9A-Fa-f]*", digits) or len(digits) not in _THUMBPRINT_LENGTHS:
+        raise ValueError(f'"{value}" is not a thumbprint: it must have 40 (SHA-1) or 64 (SHA-256) hexadecimal digits')
+    return digits.upper()
+
+
+def _map_text(value: Mapping[Any, Any]) -> str:
+    """A map as the text that `parse_signer` reads where it can: it is shown in messages."""
+    parts = []
+    for key in value:
+        part = value[key]
+        text = str(Name(_attributes(part))) if isinstance(part, Mapping) else str(part)
+        parts.append(text if key == "subject" else f"{key}: {text}")
+    return "; ".join(parts)
+
+
+def _values(attributes: tuple[tuple[str, str], ...], kind: str) -> tuple[str, ...]:
+    return Name(attributes).values(kind)
+
+
+def _difference(kind: str, wanted: tuple[str, ...], subject: Name) -> str:
+    expected = " and ".join(f'"{value}"' for value in wanted)
+    found = " and ".join(f'"{value}"' for value in subject.values(kind))
+    return f"{kind} is {found}, not {expected}" if found else f"there is no {kind}, not {expected}"

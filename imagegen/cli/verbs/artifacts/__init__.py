@@ -1,0 +1,16 @@
+"""`imagegen artifacts`: downloads, by themselves and in the cache. Each command is a module of this package."""
+
+from typing import Final
+
+import click
+
+from imagegen.cli.verb import make_verbs
+
+VERBS: Final = {
+    "inspect": "Show what is in a download.",
+}
+
+
+@click.group(commands=make_verbs(VERBS, "artifacts"))
+def artifacts() -> None:
+    """Inspect downloads."""
