@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import itertools
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,15 +85,18 @@ def load(request: ConfigRequest) -> Loaded:
     if config is not None:
         steps = functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
-        if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
-            # Only this rule evaluates the steps: Jinja and the resources take a tenth of the time of `validate`.
-            from imagegen.plan.context import evaluate_steps, refused_hosts, refused_registries
+        limits_hosts = config.artifacts.allowed_hosts or config.artifacts.denied_hosts
+        if limits_hosts and not any(problem.severity == ERROR for problem in problems):
+            # Only these rules evaluate the steps: Jinja and the resources take a tenth of the time of `validate`.
+            from imagegen.plan.context import artifact_requests, evaluate_steps, image_requests
+            from imagegen.plan.download_policy import refused_hosts, refused_registries
 
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
-            problems += refused_hosts(config, itertools.chain(*evaluated.values()), read.document)
+            requests = (request for one in evaluated.values() for request in artifact_requests(one).values())
+            problems += refused_hosts(config, requests, read.document)
             # Every target has the same images.
             first = next(iter(specs))
-            problems += refused_registries(specs[first], evaluated[first])
+            problems += refused_registries(config, image_requests(evaluated[first], specs[first]), read.document)
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         others = len(problems) - errors

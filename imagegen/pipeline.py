@@ -30,6 +30,7 @@ from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
 from imagegen.errors import BuildError, ConfigError, PublishError, errors_of
 from imagegen.files import write_file, write_tree
+from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.lines import counted
 from imagegen.loading import Loaded, reject_unimplemented
@@ -42,13 +43,8 @@ from imagegen.manifest.record import (
     judge_report,
     make_manifest,
 )
-from imagegen.plan.context import (
-    artifact_requests,
-    credential_variables,
-    download_credentials,
-    evaluate_steps,
-    image_requests,
-)
+from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
+from imagegen.plan.download_policy import download_credentials, host_policy
 from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, find_missing, resolve
@@ -81,6 +77,11 @@ class PreparedTarget:
     @property
     def cloud(self) -> Provider:
         return provider(self.spec.provider)
+
+    @property
+    def hosts(self) -> HostPolicy:
+        """The hosts from which imagegen may download. All targets of a config have the same."""
+        return host_policy(self.spec.config)
 
     @property
     def credential_variables(self) -> dict[str, dict[str, str]]:
@@ -154,7 +155,7 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
     images = lock_images(
         images_asked,
         old,
-        ask_over_https(run.environ, console),
+        ask_over_https(run.environ, console, hosts=targets[0].hosts),
         refresh=refresh,
         console=console,
         credentials=credentials,

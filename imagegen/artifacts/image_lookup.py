@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 import pydantic
 
 from imagegen.errors import ConfigError, RefusedError, VerificationError
+from imagegen.hosts import ANY_HOST, HostPolicy
 from imagegen.resources.model import ImageDigest, Strict
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ class ImageRequest:
     """Whether the registry itself may be asked."""
     isolated_builds: tuple[int, ...] = ()
     """Older builds, the newest first, whose images the machine can run only with Hyper-V isolation."""
-    may_ask: Callable[[str], bool] = lambda _: True
-    """Whether a host, with its port, may be asked for a token."""
+    hosts: HostPolicy = ANY_HOST
+    """The hosts that may be asked for a token."""
 
 
 OsVersion = Annotated[str, pydantic.StringConstraints(pattern=r"^(10\.0\.[0-9]{5}(\.[0-9]{1,6})?)?$")]
@@ -119,7 +120,7 @@ def look_up_image(request: ImageRequest, ask: Ask, credentials: str = "") -> Loc
     for base, shown in places:
         try:
             own = credentials if shown == request.name.registry else ""
-            return _Registry(base, shown, request.name, ask, request.may_ask, own).look_up(request)
+            return _Registry(base, shown, request.name, ask, request.hosts, own).look_up(request)
         except _NotThereError as error:
             errors.append(str(error))
     raise RefusedError(
@@ -136,10 +137,8 @@ class _NotThereError(Exception):
 class _Registry:
     """One place that may have the image: a mirror, or the registry itself."""
 
-    def __init__(
-        self, base: str, shown: str, name: ImageName, ask: Ask, may_ask: Callable[[str], bool], credentials: str
-    ) -> None:
-        self._base, self._shown, self._name, self._ask, self._may_ask = base, shown, name, ask, may_ask
+    def __init__(self, base: str, shown: str, name: ImageName, ask: Ask, hosts: HostPolicy, credentials: str) -> None:
+        self._base, self._shown, self._name, self._ask, self._hosts = base, shown, name, ask, hosts
         self._basic = f"Basic {credentials}" if credentials else ""
         # As containerd tells a mirror whose images it wants.
         is_mirror = base != f"https://{name.host}"
@@ -238,12 +237,13 @@ class _Registry:
             host = urllib.parse.urlsplit(realm).netloc
         except ValueError as error:
             raise _NotThereError(f"{self._shown} gives no token: its address is not valid: {error}") from error
-        if not self._may_ask(host):
+        if not self._hosts.is_allowed(host):
+            is_denied = self._hosts.is_denied(host)
+            advice = "an allowed mirror that needs no token to runtime.containerd.registry_mirrors"
             raise ConfigError(
-                f"{self._name} cannot be looked up: {self._shown} answers only with a token from {host}, which is not "
-                "an allowed host",
-                hint=f"add {host} to artifacts.allowed_hosts, or an allowed mirror that needs no token to "
-                "runtime.containerd.registry_mirrors",
+                f"{self._name} cannot be looked up: {self._shown} answers only with a token from {host}, which is "
+                f"{'a denied' if is_denied else 'not an allowed'} host",
+                hint=f"add {advice}" if is_denied else f"add {host} to artifacts.allowed_hosts, or {advice}",
             )
         wanted = {"scope": f"repository:{self._name.repository}:pull"}
         wanted |= {key: given[key] for key in ("service", "scope") if key in given}

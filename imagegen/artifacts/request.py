@@ -3,6 +3,7 @@
 import dataclasses
 import urllib.parse
 
+from imagegen.hosts import plain_host
 from imagegen.resources.model import ArtifactForm
 
 
@@ -12,6 +13,14 @@ class Override:
 
     url: str
     sha256: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedDigest:
+    """Where the digest of an artifact is published. If it is `required`, the artifact is refused without it."""
+
+    url: str
+    required: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +39,10 @@ class ArtifactRequest:
     """The public URL before override and mirror: it names the release."""
     own: bool = False
     """Whether the URL is the config's. No mirror replaces it."""
+    digest: PublishedDigest | None = None
+    """Where its project publishes its digest, if that is known."""
+    released: str = ""
+    """The day of its release, if the catalogue knows it."""
 
 
 def shown_url(url: str) -> str:
@@ -44,5 +57,5 @@ def shown_url(url: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """The host of an https URL with its port, in the form for comparisons: in lower case, without the port 443."""
-    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2].lower().removesuffix(":443")
+    """The host of a URL with its port, in the form for comparisons."""
+    return plain_host(urllib.parse.urlsplit(url).netloc.rpartition("@")[2])

@@ -161,19 +161,21 @@ class ArtifactPolicy(Strict):
     )
     allowed_hosts: list[HostAndPort] = pydantic.Field(
         default=[],
-        description="The only hosts from which imagegen downloads. Empty: all hosts.",
+        description="The only hosts from which imagegen downloads, after a redirect too. Empty: all hosts.",
         examples=[["artifacts.example.com"]],
     )
     denied_hosts: list[HostAndPort] = pydantic.Field(
         default=[],
-        description="Hosts from which imagegen never downloads, not even after a redirect.",
+        description="Hosts from which imagegen never downloads, not even after a redirect. A host without a port is "
+        "denied on every port.",
         examples=[["mirror.example.com"]],
     )
     quarantine_days: int = pydantic.Field(
         default=0,
         ge=0,
         le=365,
-        description="Reject artifacts that were published less than this number of days ago.",
+        description="Reject artifacts that were published less than this number of days ago, or nobody knows when. An "
+        "artifact with a sha256 in the config is accepted. 0: accept all.",
         examples=[7],
     )
     credentials: list[ArtifactCredentials] = pydantic.Field(

@@ -25,10 +25,10 @@ from imagegen.plan.context import (
     artifact_requests,
     components_of,
     credential_variables,
-    download_credentials,
     download_proxy,
     image_requests,
 )
+from imagegen.plan.download_policy import download_credentials
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -239,7 +239,9 @@ def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
         "kube_proxy": config.kube_proxy,
         "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
         "artifacts": {
-            **config.artifacts.model_dump(mode="json", include={"allowed_hosts", "require_sha256"}),
+            **config.artifacts.model_dump(
+                mode="json", include={"allowed_hosts", "denied_hosts", "quarantine_days", "require_sha256"}
+            ),
             "pinned": dict(_pinned(config)),
         },
         "allow_eol": config.allow_eol,

@@ -7,8 +7,8 @@ from typing import Final
 import pydantic
 
 from imagegen.config.artifact_policy import PinnedUrl
-from imagegen.config.value_types import plain_host
 from imagegen.documents.yaml import YamlPath
+from imagegen.hosts import HostPolicy
 from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
 
 _KEY: Final = re.compile(r"([a-z_]+(?:\.[a-z_]+)*)(?: (==|!=) '([^']+)')?")
@@ -131,20 +131,48 @@ mirror_idle = simple_rule(
 
 @rule("host-allowed", ERROR, "URLs must be on one of artifacts.allowed_hosts")
 def host_allowed(given: RuleInput) -> list[Finding]:
-    policy = given.config.artifacts
-    allowed = {plain_host(host) for host in policy.allowed_hosts}
-    urls = {path: url for path, url, _ in _own_artifacts(given)}
-    if policy.mirror:
-        urls["artifacts", "mirror"] = policy.mirror
+    policy = HostPolicy.of(given.config.artifacts.allowed_hosts, ())
     return [
         Finding(
             path,
             f"{host} is not in artifacts.allowed_hosts",
             "add the host there, or use a URL on an allowed host",
         )
-        for path, host in ((path, url.split("/")[2]) for path, url in urls.items())
-        if allowed and plain_host(host) not in allowed
+        for path, host in _own_hosts(given)
+        if not policy.is_allowed(host)
     ]
+
+
+@rule("host-denied", ERROR, "URLs must not be on one of artifacts.denied_hosts")
+def host_denied(given: RuleInput) -> list[Finding]:
+    policy = HostPolicy.of((), given.config.artifacts.denied_hosts)
+    return [
+        Finding(path, f"{host} is in artifacts.denied_hosts", "remove the host there, or use a URL on another host")
+        for path, host in _own_hosts(given)
+        if policy.is_denied(host)
+    ]
+
+
+@rule("host-allowed-or-denied", ERROR, "A host must not be both allowed and denied")
+def host_allowed_or_denied(given: RuleInput) -> list[Finding]:
+    policy = HostPolicy.of((), given.config.artifacts.denied_hosts)
+    return [
+        Finding(
+            ("artifacts", "allowed_hosts", at),
+            f"{host} is in artifacts.denied_hosts too, so nothing is downloaded from it",
+            "remove it from one of the two lists",
+        )
+        for at, host in enumerate(given.config.artifacts.allowed_hosts)
+        if policy.is_denied(host)
+    ]
+
+
+def _own_hosts(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
+    """The path of each URL in the config from which something is downloaded, and its host with its port."""
+    for path, url, _ in _own_artifacts(given):
+        yield path, url.split("/")[2]
+    if given.config.artifacts.mirror:
+        yield ("artifacts", "mirror"), given.config.artifacts.mirror.split("/")[2]
 
 
 @rule(

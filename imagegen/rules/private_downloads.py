@@ -6,8 +6,8 @@ from typing import Final
 
 from imagegen.catalog.facts import table
 from imagegen.config.artifact_policy import ArtifactCredentials, PinnedUrl
-from imagegen.config.value_types import plain_host
 from imagegen.documents.yaml import YamlPath
+from imagegen.hosts import plain_host
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 from imagegen.providers.storage import storages
 

@@ -15,6 +15,7 @@ from imagegen.artifacts.lock import Lock
 from imagegen.artifacts.lookup import lock_images
 from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError, VerificationError
+from imagegen.hosts import HostPolicy
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.resources.image_name import ImageName
 
@@ -259,10 +260,10 @@ def test_a_token_is_fetched_only_from_an_allowed_host() -> None:
     with pytest.raises(
         ConfigError, match=r"only with a token from auth\.docker\.io, which is not an allowed"
     ) as refused:
-        look_up_image(dataclasses.replace(request, may_ask=lambda host: host != "auth.docker.io"), ask)
+        look_up_image(dataclasses.replace(request, hosts=HostPolicy.of(["registry-1.docker.io"], [])), ask)
     assert "add auth.docker.io to artifacts.allowed_hosts" in refused.value.hint
     assert not any("auth.docker.io" in url for url in asked)
-    assert look_up_image(dataclasses.replace(request, may_ask=lambda host: host == "auth.docker.io"), ask).size
+    assert look_up_image(dataclasses.replace(request, hosts=HostPolicy.of(["auth.docker.io"], [])), ask).size
 
 
 def test_an_image_of_an_older_build_is_the_last_choice_and_needs_isolation() -> None:
