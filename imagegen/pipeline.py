@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import imagegen
+from imagegen.artifacts.cache import Cache, size_limit
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
@@ -43,6 +44,9 @@ from imagegen.manifest.record import (
     judge_report,
     make_manifest,
 )
+from imagegen.mirror.fill import Filled, WantedFile, fill, open_mirror
+from imagegen.mirror.images import WantedImage
+from imagegen.mirror.source import Origin, Source
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.download_policy import download_credentials, host_policy
 from imagegen.plan.model import BuildPlan
@@ -82,6 +86,11 @@ class PreparedTarget:
     def hosts(self) -> HostPolicy:
         """The hosts from which imagegen may download. All targets of a config have the same."""
         return host_policy(self.spec.config)
+
+    @property
+    def mirror_url(self) -> str | None:
+        """The mirror of the config."""
+        return self.spec.config.artifacts.mirror
 
     @property
     def credential_variables(self) -> dict[str, dict[str, str]]:
@@ -167,6 +176,30 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
         what = f"{counted(len(artifacts), 'artifact')}{pulled} and {counted(len(bases), 'base image')}"
         console.say(f"locked {what} in {file}")
     return lock
+
+
+def fill_mirror(
+    targets: Sequence[tuple[PreparedTarget, Lock]], address: str, *, dry_run: bool, run: RunFacts, console: Console
+) -> Filled:
+    """Copy all artifacts and container images of these locks to a mirror."""
+    files: list[WantedFile] = []
+    images: dict[str, WantedImage] = {}
+    for target, lock in targets:
+        origin = Origin(
+            private=target.private_hosts(run),
+            hosts=target.hosts,
+            ask=ask_over_https(run.environ, console, hosts=target.hosts),
+            registry_credentials=functools.partial(target.registry_credentials, run),
+        )
+        requests = artifact_requests(target.steps)
+        files += [WantedFile.of(request, lock.artifacts[name], origin) for name, request in requests.items()]
+        for name, image in target.images.items():
+            wanted = WantedImage(image, lock.images[name], origin)
+            images.setdefault(wanted.key, wanted)
+    cache = Cache(cache_folder(run.environ) / "artifacts", size_limit(run.environ), console.warn)
+    with cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
+        source = Source(cache, parts, run.environ, console)
+        return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)
 
 
 def decide(target: PreparedTarget, lock: Lock) -> Decision:

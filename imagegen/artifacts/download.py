@@ -48,9 +48,7 @@ _GZIP_NAMES = (".gz", ".tgz")
 class StatusError(ConfigError):
     """The server has no such file for us. Another attempt would have the same status."""
 
-    def __init__(self, message: str, status: int, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
+    status = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,11 +289,11 @@ class Download:
             advice = "check that the version and the URL exist"
             if status in _REFUSING_STATUSES:
                 advice = hint_for(self.url, is_private=self.address is not None)
-            raise StatusError(
-                f"{self.label} cannot be downloaded: the server responded with status {status}",
-                status,
-                self._hint(advice),
+            error = StatusError(
+                f"{self.label} cannot be downloaded: the server responded with status {status}", hint=self._hint(advice)
             )
+            error.status = status
+            raise error
         self._reject_compressed(response)
         if part.total is not None and part.total > LIMIT_BYTES:
             raise self._too_large()

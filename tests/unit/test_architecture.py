@@ -60,11 +60,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "errors", "files", "imagegen", "lines", "plan", "providers"),
         *("render", "resources"),
     },
+    "mirror": {"artifacts", "errors", "files", "hosts", "lines", "providers", "resources", "signals"},
     "doctor": {"build", "errors", "plan", "providers"},
     "loading": {"config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
-        *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps"),
+        *("leftovers", "lines", "loading", "manifest", "mirror", "plan", "providers", "render", "settle", "steps"),
     },
     "samples": {"catalog", "errors", "files", "providers", "templating"},
     "boot": {"resources"},
@@ -81,6 +82,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
+    "mirror": {"console"},
+    "cli": {"mirror"},
     "artifacts": {"console"},
     "judging": {"config", "documents", "providers", "settle", "steps"},
     "providers": {"console", "documents", "plan", "settle"},

@@ -8,9 +8,10 @@ from imagegen.cli.verb import make_verbs
 
 VERBS: Final = {
     "inspect": "Show what is in a download.",
+    "mirror": "Fill a mirror with all downloads of configs.",
 }
 
 
 @click.group(commands=make_verbs(VERBS, "artifacts"))
 def artifacts() -> None:
-    """Inspect downloads."""
+    """Inspect downloads, and copy them to a mirror."""
