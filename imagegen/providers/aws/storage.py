@@ -137,7 +137,9 @@ class _Bucket:
         checksum = base64.b64encode(bytes.fromhex(sha256)).decode()
         with self._explain("writing", path), file.open("rb") as opened:
             # In one request, because S3 compares only then the digest of the whole object. Its limit is 5 GB.
-            answer = self._client.put_object(**self._at(path), Body=opened, ChecksumSHA256=checksum)
+            answer = self._client.put_object(
+                **self._at(path), Body=opened, ChecksumAlgorithm="SHA256", ChecksumSHA256=checksum
+            )
         if answer.get("ChecksumSHA256") != checksum:
             raise VerificationError(
                 f"s3://{self._bucket}/{self._prefix}{path} was not verified: the answer has no sha256, or another one",

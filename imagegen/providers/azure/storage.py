@@ -126,9 +126,24 @@ class _Container:
     def _url(self, path: str) -> str:
         return f"{self._root}{urllib.parse.quote(path)}"
 
+    def _send(
+        self,
+        method: str,
+        url: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        expected: tuple[int, ...] = (),
+    ) -> Any:  # noqa: ANN401 - the SDK's response
+        """The answer, which is from the service: a proxy may answer anything with status 200."""
+        response = _send(self._client, method, url, query, headers, body, expected)
+        if _REQUEST_ID not in response.headers:
+            raise NotAzureError(response, response.content_type or "no content", "an answer of Blob Storage")
+        return response
+
     def find(self, path: str) -> StoredFile | None:
         with _explained(f"looking for {self._url(path)}"):
-            found = _send(self._client, "HEAD", self._url(path), {}, {}, expected=(404,))
+            found = self._send("HEAD", self._url(path), {}, {}, expected=(404,))
         if found.status_code == 404:
             return None
         return StoredFile(int(found.headers["Content-Length"]), found.headers.get("x-ms-meta-sha256", ""))
@@ -141,11 +156,11 @@ class _Container:
                 # The service compares it, and keeps no digest of the whole blob.
                 digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
                 query = {"comp": "block", "blockid": blocks[-1]}
-                _send(self._client, "PUT", self._url(path), query, {"Content-MD5": digest}, data)
+                self._send("PUT", self._url(path), query, {"Content-MD5": digest}, data)
             listed = "".join(f"<Latest>{block}</Latest>" for block in blocks)
             body = f"<BlockList>{listed}</BlockList>".encode()
             headers = {"x-ms-meta-sha256": sha256, "Content-Type": "application/xml"}
-            _send(self._client, "PUT", self._url(path), {"comp": "blocklist"}, headers, body)
+            self._send("PUT", self._url(path), {"comp": "blocklist"}, headers, body)
 
     def read(self, path: str, limit: int) -> tuple[bytes, str] | None:
         if (found := self.find(path)) is None:
@@ -153,14 +168,14 @@ class _Container:
         if found.size > limit:
             raise RefusedError(f"{self._url(path)} is larger than {limit} bytes")
         with _explained(f"reading {self._url(path)}"):
-            answer = _send(self._client, "GET", self._url(path), {}, {}, expected=(404,))
+            answer = self._send("GET", self._url(path), {}, {}, expected=(404,))
         return None if answer.status_code == 404 else (answer.content, answer.headers["ETag"])
 
     def replace(self, path: str, data: bytes, tag: str) -> bool:
         headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/json"}
         headers |= {"If-Match": tag} if tag else {"If-None-Match": "*"}
         with _explained(f"writing {self._url(path)}"):
-            answer = _send(self._client, "PUT", self._url(path), {}, headers, data, expected=_CONFLICTS)
+            answer = self._send("PUT", self._url(path), {}, headers, data, expected=_CONFLICTS)
         return answer.status_code not in _CONFLICTS
 
 
@@ -199,8 +214,6 @@ def _send(
 
     sent = {**headers, "x-ms-version": _VERSION}
     response = client.send_request(HttpRequest(method, url, params=dict(query), headers=sent, content=body or None))
-    if _REQUEST_ID not in response.headers:
-        raise NotAzureError(response, response.content_type or "no content", "an answer of Blob Storage")
     if response.status_code < 400 or response.status_code in expected:
         return response
     code = response.headers.get("x-ms-error-code", str(response.status_code))
@@ -211,7 +224,7 @@ def _send(
     raise RefusedError(
         f"{url.partition('?')[0]}: Azure rejects the request: {code}",
         hint=hint,
-        details=(f"request id: {response.headers[_REQUEST_ID]}",),
+        details=(f"request id: {response.headers.get(_REQUEST_ID, 'unknown')}",),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
+import hashlib
 import re
 import threading
 import urllib.parse
@@ -142,7 +144,8 @@ class Aws(Cloud):
                 answer = self._account.answer_json(service, match["region"], action, request.json())
                 return dataclasses.replace(answer, note=f"{service}:{action}")
             if _S3_HOST.match(request.host):
-                return dataclasses.replace(moto_call.send(request, request.body), note=f"s3:{request.method}")
+                answer = _wrong_digest(request) or moto_call.send(request, request.body)
+                return dataclasses.replace(answer, note=f"s3:{request.method}")
         return Response(501, fault=f"unexpected AWS service {request.host}")
 
     def _answer_service(self, service: str, region: str, request: Request, action: str) -> Response:
@@ -225,6 +228,14 @@ class Aws(Cloud):
             self._images.after_modify(region, form)
         elif action == "CreateLaunchTemplate":
             self._fleets.add_template(region, form)
+
+
+def _wrong_digest(request: Request) -> Response | None:
+    """S3's answer to an object with another digest than its request says. moto compares no digest."""
+    claimed = request.headers.get("x-amz-checksum-sha256", "")
+    if claimed and claimed != base64.b64encode(hashlib.sha256(request.body).digest()).decode():
+        return Response(400, b"<Error><Code>BadDigest</Code><Message>The SHA256 did not match.</Message></Error>")
+    return None
 
 
 def _action(request: Request) -> str:
