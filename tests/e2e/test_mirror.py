@@ -112,9 +112,10 @@ def test_a_closed_network_builds_from_its_mirror(runtime: str, tmp_path: Path) -
 
     closed = _write(
         tmp_path / "closed.yaml",
-        CONFIG,
-        RUNTIMES[runtime],
         {
+            "extends": "open.yaml",
+            "images": [],
+            "registry_credentials": [],
             "artifacts": {"mirror": MIRROR, "allowed_hosts": ["mirror.example.com"]},
             "executables": [
                 {"url": f"{MIRROR}/{filled['own_urls']['executables[0].url']}", "path": "C:\\tools\\tool.exe"}
