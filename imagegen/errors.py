@@ -3,7 +3,7 @@
     ImagegenError
     +-- ConfigError          2  the config or the command line is invalid
     +-- ToolError            3  a tool is missing or too old
-    +-- VerificationError    4  downloaded bytes are not what they must be
+    +-- VerificationError    4  downloaded bytes, or a manifest and its documents, are not what they must be
     +-- RefusedError         5  the request is valid, but imagegen refuses it
     +-- BuildError           6  the build failed
     +-- PublishError         7  publishing is incomplete and can be resumed
@@ -100,7 +100,7 @@ class ToolError(ImagegenError):
 
 
 class VerificationError(ImagegenError):
-    """Downloaded bytes are not what they must be."""
+    """Downloaded bytes, or a manifest and the documents about it, are not what they must be."""
 
     exit_code = ExitCode.VERIFICATION
 

@@ -7,55 +7,52 @@ Published -> ImageManifest.
 """
 
 import dataclasses
+import datetime
 import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import imagegen
-from imagegen.artifacts.cache import Cache, size_limit
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
 from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
-from imagegen.artifacts.lookup import find_unlocked_images, lock_artifacts, lock_images
-from imagegen.artifacts.registry import ask_over_https
+from imagegen.artifacts.lock import Lock, lock_sha256
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
 from imagegen.build.toolchain import Toolchain
-from imagegen.build.tools import cache_folder, find_tools
+from imagegen.build.tools import find_tools
 from imagegen.canonical import digest
 from imagegen.console import Console
 from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
-from imagegen.errors import BuildError, ConfigError, PublishError, errors_of
-from imagegen.files import write_file, write_tree
+from imagegen.errors import BuildError, PublishError, errors_of
+from imagegen.files import write_tree
 from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
-from imagegen.lines import counted
 from imagegen.loading import Loaded, reject_unimplemented
+from imagegen.locking import look_up, read_lock_for, verify_frozen
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
+    FinishedBuild,
     PlannedImage,
     accept_built,
     check_found,
     forget_reports,
     judge_report,
     make_manifest,
+    record_artifacts,
 )
-from imagegen.mirror.fill import Filled, WantedFile, fill, open_mirror
-from imagegen.mirror.images import WantedImage
-from imagegen.mirror.source import Origin, Source
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.download_policy import download_credentials, host_policy
 from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
-from imagegen.plan.resolve import Decision, find_missing, resolve
+from imagegen.plan.resolve import Decision, resolve
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
-from imagegen.providers.storage import storages
+from imagegen.providers.storage import Sign, storages
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
 from imagegen.steps.evaluate import EvaluatedStep
@@ -97,6 +94,11 @@ class PreparedTarget:
         """For each registry the names of the environment variables with its credentials."""
         return credential_variables(self.spec.config)
 
+    @property
+    def quarantine_days(self) -> int:
+        """For how many days a new artifact is refused. All targets of a config have the same."""
+        return self.spec.config.artifacts.quarantine_days
+
     def registry_credentials(self, run: RunFacts) -> dict[str, str]:
         """The credentials of its registries. A variable that is not set is an error with its name."""
         return read_credentials(self.credential_variables, run.environ)
@@ -114,10 +116,11 @@ class PreparedTarget:
 def find_private_hosts(ways: Ways, run: RunFacts) -> PrivateHosts:
     """The hosts whose files need credentials: those of the environment, or those of a cloud."""
 
-    def sign(cloud: str, urls: Sequence[str], valid_s: float) -> Mapping[str, str]:
-        return storages()[cloud].sign(urls, valid_s, run)
+    @functools.cache
+    def signer(cloud: str) -> Sign:
+        return storages()[cloud].signer(run)
 
-    return PrivateHosts(ways, run.environ, sign)
+    return PrivateHosts(ways, run.environ, lambda cloud, urls, valid_s: signer(cloud)(urls, valid_s))
 
 
 def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
@@ -125,81 +128,6 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     reject_unimplemented(loaded, [name])
     spec = loaded.specs[name]
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
-
-
-def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
-    """Read the lock. If it is missing or incomplete, the error names the command that writes it."""
-    lock = read_lock(file, {target.name: target.cloud.base_form})
-    missing = find_missing(target.spec, lock, target.steps, target.cloud)
-    if lock is None or missing:
-        what = f"there is no lock {file}" if lock is None else f"{file} has no entry for {', '.join(missing)}"
-        raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
-    return lock
-
-
-def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: RunFacts, console: Console) -> Lock:
-    """Complete the lock. Only missing entries are looked up; `refresh` looks up all of them."""
-    old = read_lock(file, {target.name: target.cloud.base_form for target in targets})
-    images_asked = {name: request for target in targets for name, request in target.images.items()}
-    # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
-    asking = targets if find_unlocked_images(images_asked, old, refresh=refresh) else ()
-    credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
-    bases = dict(old.base_images) if old else {}
-    requests = {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
-    for target in targets:
-        name, settings = target.name, target.spec.settings
-        request = target.cloud.base_request(settings, target.spec.offered_image)
-        if refresh or name not in bases or bases[name].request != request:
-            with console.task(f"looking up the base image for {name}", None), errors_of(target.spec):
-                bases[name] = target.cloud.look_up_base(settings, request, run)
-    artifacts = lock_artifacts(
-        requests,
-        old,
-        refresh=refresh,
-        environ=run.environ,
-        cache=cache_folder(run.environ) / "artifacts",
-        console=console,
-        private=targets[0].private_hosts(run),
-    )
-    images = lock_images(
-        images_asked,
-        old,
-        ask_over_https(run.environ, console, hosts=targets[0].hosts),
-        refresh=refresh,
-        console=console,
-        credentials=credentials,
-    )
-    lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
-    if lock != old:
-        write_file(file, lock_bytes(lock))
-        pulled = f", {counted(len(images), 'container image')}" if images else ""
-        what = f"{counted(len(artifacts), 'artifact')}{pulled} and {counted(len(bases), 'base image')}"
-        console.say(f"locked {what} in {file}")
-    return lock
-
-
-def fill_mirror(
-    targets: Sequence[tuple[PreparedTarget, Lock]], address: str, *, dry_run: bool, run: RunFacts, console: Console
-) -> Filled:
-    """Copy all artifacts and container images of these locks to a mirror."""
-    files: list[WantedFile] = []
-    images: dict[str, WantedImage] = {}
-    for target, lock in targets:
-        origin = Origin(
-            private=target.private_hosts(run),
-            hosts=target.hosts,
-            ask=ask_over_https(run.environ, console, hosts=target.hosts),
-            registry_credentials=functools.partial(target.registry_credentials, run),
-        )
-        requests = artifact_requests(target.steps)
-        files += [WantedFile.of(request, lock.artifacts[name], origin) for name, request in requests.items()]
-        for name, image in target.images.items():
-            wanted = WantedImage(image, lock.images[name], origin)
-            images.setdefault(wanted.key, wanted)
-    cache = Cache(cache_folder(run.environ) / "artifacts", size_limit(run.environ), console.warn)
-    with cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
-        source = Source(cache, parts, run.environ, console)
-        return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)
 
 
 def decide(target: PreparedTarget, lock: Lock) -> Decision:
@@ -247,13 +175,15 @@ def _cloud_side(plan: BuildPlan) -> CloudSide:
     return CloudSide(cloud.environment, secrets, cloud.traces, cloud.advice)
 
 
-def plan_image(target: PreparedTarget, lock: Lock, decision: Decision, out: Path) -> PlannedImage:
+def plan_image(target: PreparedTarget, lock: Lock, lock_file: Path, decision: Decision, out: Path) -> PlannedImage:
     """Everything that is known about the image before its build starts."""
     return PlannedImage(
         plan=decision.plan,
         config_file=target.loaded.file.name,
         config_sha256=digest(target.loaded.config.model_dump(mode="json")),
+        lock_sha256=lock_sha256(lock_file),
         base_request=lock.base_images[target.name].request,
+        artifacts=record_artifacts(decision.plan, artifact_requests(target.steps), lock),
         folder=build_folder(decision.plan, out),
         out=out,
     )
@@ -327,10 +257,10 @@ def find_built(plan: BuildPlan, run: RunFacts, console: Console) -> CloudImage |
 
 
 def record(
-    image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, tools: Toolchain | None
+    image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, build: FinishedBuild | None
 ) -> ImageManifest:
     """Store the manifest: the image, its inputs, where it is, and the report of the machine."""
-    return image.store.put(make_manifest(image, run, built, published, tools))
+    return image.store.put(make_manifest(image, run, built, published, build))
 
 
 def build_and_publish(
@@ -343,15 +273,18 @@ def build_and_publish(
     rebuild: bool,
     with_publish: bool,
     on_error: OnError | None = None,
+    frozen: bool = False,
 ) -> ImageManifest:
-    """Run the whole pipeline. An existing image with the same identity is not built again or published twice."""
+    """Run the whole pipeline. An existing image with the same identity is not built again or published twice.
+
+    With `frozen`, the lock must be complete."""
     # Before the first request to the cloud: without the variables no build of this config can end well.
     target.registry_credentials(run)
     target.private_hosts(run).check()
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    lock = look_up([target], lock_file, refresh=False, run=run, console=console)
+    lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
     decision = decide(target, lock)
-    image = plan_image(target, lock, decision, out)
+    image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):
         write_tree(render_tree(decision), folder.tree)
@@ -362,15 +295,16 @@ def build_and_publish(
             found = None if rebuild else find_built(plan, run, console)
             if found is None:
                 reject_claimed(out, run)
-                built, made_by = build(image, tools, run, console, on_error), tools
+                built = build(image, tools, run, console, on_error)
+                finished = FinishedBuild(tools, f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}")
             else:
                 console.say(f"{target.name} has this image already: {found.id}")
                 check_found(image, found, run, console, with_publish=with_publish)
-                built, made_by = found, None
+                built, finished = found, None
             # Recorded before it is published: if publishing fails, the next run completes this record.
-            manifest = record(image, run, built, None, made_by)
+            manifest = record(image, run, built, None, finished)
             if with_publish:
-                manifest = record(image, run, built, target.cloud.publish(plan, built, run, console), made_by)
+                manifest = record(image, run, built, target.cloud.publish(plan, built, run, console), finished)
     return manifest
 
 
@@ -379,7 +313,7 @@ def publish_built(
 ) -> ImageManifest:
     """Publish an image that an earlier run built. It is found by its tags in the cloud."""
     lock = read_lock_for(target, lock_file)
-    image = plan_image(target, lock, decide(target, lock), out)
+    image = plan_image(target, lock, lock_file, decide(target, lock), out)
     with errors_of(target.spec):
         built = find_built(image.plan, run, console)
     if built is None:

@@ -5,29 +5,33 @@ Nobody trusts a name in it: a file is hashed each time it is used, and removed i
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
+import io
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Annotated, Final
+from typing import Annotated, Final
 
 import pydantic
 
-from imagegen.artifacts.download import LIMIT_BYTES, LONGEST_HEADER, Version, writing
+from imagegen.artifacts.download import LIMIT_BYTES, LONGEST_HEADER, Fetched, Version, writing
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.files import holding, read_file, remove_unless_held, replacing, scratch_folder
 from imagegen.resources.model import Sha256, Strict
 
+FOLDER_VARIABLE: Final = "IMAGEGEN_CACHE_DIR"
 SIZE_VARIABLE: Final = "IMAGEGEN_CACHE_GB"
 _DEFAULT_GB: Final = 20
 _FILES, _URLS, _PARTS = "sha256", "urls", "parts-"
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _LARGEST_RECORD: Final = 16 * 1024
+_HASHING: Final = 4
 Header = Annotated[str, pydantic.Field(max_length=LONGEST_HEADER)]
 
 
@@ -57,6 +61,17 @@ class CachedFile:
     """When it was last used, in seconds since 1970."""
     records: tuple[UrlRecord, ...] = ()
     """The URLs that had it."""
+
+
+def find_folder(environ: Mapping[str, str], default: Path) -> Path:
+    """The folder of the cache."""
+    text = environ.get(FOLDER_VARIABLE, "")
+    if text and not text.startswith("/"):
+        raise ConfigError(
+            f"{FOLDER_VARIABLE} is {text[:200]!a}, which is not an absolute path",
+            hint=f"set {FOLDER_VARIABLE} to a folder such as {default}, or unset it",
+        )
+    return Path(text or default)
 
 
 def size_limit(environ: Mapping[str, str]) -> int:
@@ -110,7 +125,7 @@ class Cache:
                 return
         yield None
 
-    def _is_whole(self, handle: IO[bytes], file: Path, sha256: str) -> bool:
+    def _is_whole(self, handle: io.BufferedReader, file: Path, sha256: str) -> bool:
         if stat.S_ISREG(os.fstat(handle.fileno()).st_mode) and _digest_of(handle) == sha256:
             return True
         self._warn(f"{file} has other bytes than its name says: it is removed and downloaded again")
@@ -121,8 +136,10 @@ class Cache:
     def add(self, part: Path, sha256: str) -> Iterator[Path]:
         """Move a file with this digest into the cache, and keep it there while the block runs."""
         file = self.folder / _FILES / sha256
-        with writing(file), part.open("rb") as handle, holding(handle, part):
-            part.replace(file)
+        with part.open("rb") as handle, holding(handle, part):
+            with writing(file):
+                os.fchmod(handle.fileno(), 0o600)
+                part.replace(file)
             self.trim()
             yield file
 
@@ -130,16 +147,10 @@ class Cache:
         """What the URL had the last time. A record that cannot be read is none."""
         return _read_record(self._record_file(url))
 
-    def record(self, url: str, sha256: str, size: int, version: Version, lock: str = "") -> None:
-        """Store what the URL had."""
-        record = UrlRecord(
-            url=shown_url(url),
-            sha256=sha256,
-            size=size,
-            etag=version.etag,
-            last_modified=version.last_modified,
-            lock=lock,
-        )
+    def record(self, url: str, fetched: Fetched, lock: str = "") -> None:
+        """Store what the URL had, and for which lock it was downloaded."""
+        version = dataclasses.asdict(fetched.version)
+        record = UrlRecord(url=shown_url(url), sha256=fetched.sha256, size=fetched.size, **version, lock=lock)
         with writing(self.folder), replacing(self._record_file(url), mode=0o600) as file:
             file.write(record.model_dump_json().encode())
 
@@ -165,10 +176,15 @@ class Cache:
                         found.append(CachedFile(entry.name, status.st_size, status.st_mtime))
         return sorted(found, key=lambda one: (one.used, one.sha256))
 
-    def is_whole(self, sha256: str) -> bool:
-        """Whether the file has the bytes that its name says. If not, it is removed."""
-        with self.use(sha256) as file:
-            return file is not None
+    def verify(self, digests: Collection[str]) -> set[str]:
+        """Which of these files the cache has, all hashed now. A damaged one is removed."""
+
+        def has(sha256: str) -> bool:
+            with self.use(sha256) as file:
+                return file is not None
+
+        with concurrent.futures.ThreadPoolExecutor(_HASHING) as pool:
+            return {sha256 for sha256, found in zip(digests, pool.map(has, digests), strict=True) if found}
 
     def remove(self, sha256: str) -> bool:
         """Remove a file, unless a run uses it, and forget the URLs that had it. Whether it is gone."""
@@ -191,7 +207,7 @@ class Cache:
                 size -= one.size
 
 
-def _digest_of(handle: IO[bytes]) -> str:
+def _digest_of(handle: io.BufferedReader) -> str:
     return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
@@ -207,7 +223,7 @@ def _close_to_others(folder: Path) -> None:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise RefusedError(
             f"{folder} is not a folder of this user, so others could change what is in it",
-            hint="remove it, or set XDG_CACHE_HOME to another folder",
+            hint=f"remove it, or set {FOLDER_VARIABLE} to another folder",
         )
     if stat.S_IMODE(status.st_mode) != 0o700:
         folder.chmod(0o700)

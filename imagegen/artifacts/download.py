@@ -133,12 +133,15 @@ def check_digest(url: str, sha256: str, expected: str | None) -> None:
 
 
 class _Retry(Exception):
-    """This attempt failed, but the next one may succeed. One that was `slow` made no progress."""
+    """This attempt failed, but the next one may succeed."""
 
-    def __init__(self, reason: str, after_s: float = 0.0, *, slow: bool = False) -> None:
+    def __init__(self, reason: str, after_s: float = 0.0) -> None:
         super().__init__(reason)
         self.after_s = after_s
-        self.slow = slow
+
+
+class _MisbehavedError(_Retry):
+    """The server contradicted itself, or was too slow. No later progress makes up for it."""
 
 
 class UnchangedError(Exception):
@@ -184,7 +187,7 @@ class _Pace:
         if passed < PACE_S:
             return
         if self.size < LOWEST_BYTES_PER_S * passed:
-            raise _Retry(f"only {self.size} bytes arrived within {passed:.0f} s", slow=True)
+            raise _MisbehavedError(f"only {self.size} bytes arrived within {passed:.0f} s")
         self.since, self.size = now, 0
 
 
@@ -209,13 +212,14 @@ class Download:
         return shown_url(self.url)
 
     def fill(self, file: IO[bytes]) -> Fetched:
-        """Retry until the file is complete. Only consecutive failures count, and any bytes are progress.
+        """Retry until the file is complete. Only consecutive failures count, and any bytes are progress; but a server
+        may misbehave only so often.
 
         UnchangedError if the server still has the known version."""
         part = _Part(file)
         deadline = self.now() + DEADLINE_S
         trust = connection.authorities(self.environ)
-        failures = 0
+        failures = misbehaved = 0
         while True:
             before = part.size
             try:
@@ -227,9 +231,11 @@ class Download:
                         f"{self.label} could not be downloaded: {reason}",
                         hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
                     ) from error
-                failures = 1 if part.size > before and not getattr(error, "slow", False) else failures + 1
-                wait = max(PAUSES_S[min(failures, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
-                if failures > len(PAUSES_S) or self.now() + wait > deadline:
+                failures = 1 if part.size > before else failures + 1
+                misbehaved += isinstance(error, _MisbehavedError)
+                count = max(failures, misbehaved)
+                wait = max(PAUSES_S[min(count, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
+                if count > len(PAUSES_S) or self.now() + wait > deadline:
                     raise RefusedError(
                         f"{self.label} could not be downloaded: {reason}", hint=self._hint("try again later")
                     ) from error
@@ -274,9 +280,11 @@ class Download:
         """Decide by the headers whether the body starts or continues the file."""
         status, version = response.status_code, _version(response)
         if status in _TEMPORARY_STATUSES:
+            reason = f"the server responded with status {status}"
             if status == 416:
                 part.restart()
-            raise _Retry(f"the server responded with status {status}", _retry_after(response))
+                raise _MisbehavedError(reason)
+            raise _Retry(reason, _retry_after(response))
         if status == 304 and self.known.condition:
             raise UnchangedError
         if status == 206:
@@ -309,7 +317,7 @@ class Download:
             fault = f"the server first said that the file has {part.total} bytes, and then {match[2]}"
         if match is None or fault:
             part.restart()
-            raise _Retry(fault)
+            raise _MisbehavedError(fault)
         part.total = int(match[2])
 
     def _reject_compressed(self, response: httpx.Response) -> None:

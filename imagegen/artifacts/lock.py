@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import fnmatch
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 # The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+TIME_FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 # The file itself, among the members of an archive.
 WHOLE_FILE: Final = ""
 # The characters of clouds' names, ids, versions and patterns. None of them is special in HCL or a shell.
@@ -65,7 +66,7 @@ def _distinct_on_windows(members: dict[str, str] | None) -> dict[str, str] | Non
 
 def _is_time(text: str) -> bool:
     try:
-        return datetime.datetime.strptime(text, _TIME).strftime(_TIME) == text
+        return datetime.datetime.strptime(text, TIME_FORM).strftime(TIME_FORM) == text
     except ValueError:
         return False
 
@@ -247,3 +248,8 @@ def _problem(path: Path, item: ErrorDetails) -> Problem:
 def lock_bytes(lock: Lock) -> bytes:
     """The lock as JSON. Keys are sorted, so that equal locks are byte-identical."""
     return json.dumps(lock.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
+
+
+def lock_sha256(path: Path) -> str:
+    """The sha256 of the lock's bytes. Not of its content: another version of imagegen may write it otherwise."""
+    return hashlib.sha256(read_file(path, limit=_LIMIT_LOCK_BYTES)).hexdigest()

@@ -1,44 +1,78 @@
 """Looks up what a lock does not have yet: artifacts and container images. `imagegen lock` and the first build call it.
 
-Downloads to a scratch folder in the cache, which is removed. Every digest is computed from the bytes that arrived.
+Every digest is computed from bytes, those of the cache included. Touches the network and the cache.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
+import contextlib
+import dataclasses
+import datetime
+import email.utils
 import functools
-import tempfile
+import os
+import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.archive import check_form, read_members
-from imagegen.artifacts.download import fetch
-from imagegen.artifacts.image_lookup import Ask, ImageRequest, LockedImage, look_up_image
+from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version, check_digest, writing
+from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
-from imagegen.artifacts.lock import Lock, LockedArtifact
+from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact
+from imagegen.artifacts.published import confirm
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ImagegenError, VerificationError
-from imagegen.files import scratch_folder
+from imagegen.hosts import ANY_HOST, HostPolicy
 from imagegen.lines import counted
 from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.credentials import PrivateHosts
+    from imagegen.artifacts.credentials import Address, PrivateHosts
     from imagegen.console import Console
 
 PARALLEL = 4
+_BUFFER: Final = 2**20
+# Of HTTP.
+_FIRST_YEAR: Final = 1991
 
 _Found = dict[str, LockedArtifact]
 
 
-def find_unlocked_images(requests: Mapping[str, ImageRequest], old: Lock | None, *, refresh: bool) -> set[str]:
-    """The container images that must be looked up: those that the old lock does not have. With `refresh`, all."""
+@dataclasses.dataclass(frozen=True)
+class Refresh:
+    """Which entries of a lock are looked up again, and which of them may have other bytes now."""
+
+    names: frozenset[str] | None = frozenset()
+    """None: all of them."""
+    accepts_public: bool = False
+    """Whether the bytes of a public URL may have changed. A published file does not change."""
+    accepts_own: bool = False
+    """Whether the bytes of a URL of the config may have changed."""
+
+    def includes(self, name: str) -> bool:
+        return self.names is None or name in self.names
+
+    def accepts(self, request: ArtifactRequest) -> bool:
+        return self.includes(request.name) and (self.accepts_own if request.own else self.accepts_public)
+
+
+KEEP: Final = Refresh()
+
+
+def find_unlocked_images(requests: Mapping[str, ImageRequest], old: Lock | None, refresh: Refresh) -> set[str]:
+    """The container images that must be looked up: those that the old lock does not have, and those to refresh."""
     known = old.images if old else {}
     return {
-        name for name, request in requests.items() if refresh or name not in known or not known[name].answers(request)
+        name
+        for name, request in requests.items()
+        if refresh.includes(name) or name not in known or not known[name].answers(request)
     }
 
 
@@ -47,14 +81,12 @@ def lock_images(
     old: Lock | None,
     ask: Ask,
     *,
-    refresh: bool,
+    refresh: Refresh,
     console: Console,
     credentials: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, LockedImage]:
-    """The container images for a lock. With `refresh`, each of them is looked up again.
-
-    `credentials` are those of registries, by their names."""
-    unlocked = find_unlocked_images(requests, old, refresh=refresh)
+    """The container images for a lock. `credentials` are those of registries, by their names."""
+    unlocked = find_unlocked_images(requests, old, refresh)
     kept = requests.keys() - unlocked
     found = {name: image for name, image in (old.images if old else {}).items() if name in kept}
     for name in sorted(unlocked):
@@ -63,33 +95,58 @@ def lock_images(
     return dict(sorted(found.items()))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where artifacts come from: the cache and the network."""
+
+    environ: Mapping[str, str]
+    cache: Cache
+    ask: Ask
+    """Asks for published digests."""
+    console: Console
+    hosts: HostPolicy = ANY_HOST
+    private: PrivateHosts | None = None
+    """The hosts that need credentials."""
+    needs_time: bool = False
+    """Whether it must be known when an artifact was published, unless the config has its sha256."""
+    lock: str = ""
+    """The path of the lock, for `imagegen artifacts list`."""
+
+    def address(self, url: str) -> Callable[[], Address] | None:
+        """How the address of a private file is made; None for a file that everybody may read."""
+        return functools.partial(self.private.address, url) if self.private and self.private.is_private(url) else None
+
+    def ask_for_digest(self, url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        """Ask for a published digest, which is as private as its file."""
+        address = self.address(url)
+        if address is None:
+            return self.ask(url, headers, authorization)
+        private = address()
+        return self.ask(private.url, headers, private.authorization)
+
+    def keeps(self, request: ArtifactRequest, known: LockedArtifact | None, refresh: Refresh) -> bool:
+        """Whether the old entry is right as it is."""
+        if known is None or refresh.includes(request.name) or not known.answers(request):
+            return False
+        return not self.needs_time or known.published is not None or request.sha256 is not None
+
+
 def lock_artifacts(
-    requests: Mapping[str, ArtifactRequest],
-    old: Lock | None,
-    *,
-    refresh: bool,
-    environ: Mapping[str, str],
-    cache: Path,
-    console: Console,
-    private: PrivateHosts | None = None,
+    requests: Mapping[str, ArtifactRequest], old: Lock | None, sources: Sources, refresh: Refresh = KEEP
 ) -> dict[str, LockedArtifact]:
-    """The artifacts for a lock. With `refresh`, each of them is downloaded again. Of `private` hosts with their
-    credentials."""
+    """The artifacts for a lock: the old entries that are right, and the others from their sources."""
     known = old.artifacts if old else {}
-    kept = {
-        name: known[name]
-        for name, request in requests.items()
-        if name in known and not refresh and known[name].answers(request)
-    }
+    kept = {name for name, request in requests.items() if sources.keeps(request, known.get(name), refresh)}
     # By URL and digest: one download may serve several artifacts.
     together: dict[tuple[str, str | None], list[ArtifactRequest]] = {}
     for name, request in requests.items():
         if name not in kept:
             together.setdefault((request.url, request.sha256), []).append(request)
-    found = _download_all([*together.values()], environ=environ, cache=cache, console=console, private=private)
+    found = _look_up_all([*together.values()], known, sources, refresh)
     for name, now in found.items():
-        _reject_changed_bytes(requests[name], known.get(name), now)
-    return {name: kept[name] if name in kept else found[name] for name in sorted(requests)}
+        if not refresh.accepts(requests[name]):
+            _reject_changed_bytes(requests[name], known.get(name), now)
+    return {name: known[name] if name in kept else found[name] for name in sorted(requests)}
 
 
 def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
@@ -102,67 +159,124 @@ def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | Non
         )
 
 
-def _download(
-    requests: list[ArtifactRequest],
-    scratch: Path,
-    environ: Mapping[str, str],
-    console: Console,
-    private: PrivateHosts | None,
-    stop: threading.Event,
-) -> _Found:
-    """Download the URL of these requests, which they share."""
-    first = requests[0]
-    # In a folder of its own, because an artifact's name may not be a valid file name.
-    into = Path(tempfile.mkdtemp(dir=scratch)) / "artifact"
-    fetched = fetch(
-        first.url,
-        into,
-        environ=environ,
-        console=console,
-        expected_sha256=first.sha256,
-        key=first.key,
-        address=functools.partial(private.address, first.url) if private and private.is_private(first.url) else None,
-        stop=stop,
-    )
-    formats = {request.name: check_form(request, into) for request in requests}
-    archive = next((form for form in formats.values() if form), None)
-    asked = {request.form for request in requests if formats[request.name]}
-    members = read_members(into, archive, first.name) if archive and "archive" in asked else None
-    images = read_image_tarball(into, archive, first.name) if archive and "image" in asked else None
-    into.unlink()
-    return {
-        request.name: LockedArtifact(
-            url=request.url,
-            sha256=fetched.sha256,
-            size=fetched.size,
-            members=members if request.form == "archive" else None,
-            images=images if request.form == "image" else None,
-        )
-        for request in requests
-    }
+@dataclasses.dataclass(frozen=True)
+class _Obtained:
+    """A file in the cache that nothing removes now."""
+
+    file: Path
+    fetched: Fetched
+    how: str
 
 
-def _download_all(
-    downloads: list[list[ArtifactRequest]],
-    *,
-    environ: Mapping[str, str],
-    cache: Path,
-    console: Console,
-    private: PrivateHosts | None,
-) -> _Found:
-    if not downloads:
-        return {}
-    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stop = threading.Event()
-    with (
-        scratch_folder(cache, "lock-") as scratch,
-        concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
-        console.task(f"looking up {counted(len(downloads), 'artifact')}", len(downloads)) as advance,
-    ):
+@dataclasses.dataclass(frozen=True)
+class _Lookup:
+    """Looks up artifacts, several at once."""
+
+    sources: Sources
+    parts: Path
+    stop: threading.Event
+    ways: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    def find(self, requests: list[ArtifactRequest], locked: str | None) -> _Found:
+        """Look up the URL of these requests, which they share. `locked` is the digest that it had."""
+        with contextlib.ExitStack() as held:
+            first = requests[0]
+            found = self._obtain(first, first.sha256 or locked, held)
+            self.ways[found.how] += 1
+            return self._read(requests, found)
+
+    def _obtain(self, request: ArtifactRequest, sha256: str | None, held: contextlib.ExitStack) -> _Obtained:
+        """The file: from the cache if its digest is known, or if the server says that it has not changed."""
+        cache, record = self.sources.cache, self.sources.cache.find(request.url)
+        wanted = sha256 or (record.sha256 if record else None)
+        file = held.enter_context(cache.use(wanted)) if wanted else None
+        version = record.version if record and record.sha256 == wanted else Version()
+        knows_time = bool(version.last_modified or request.released or request.sha256)
+        if file and wanted and sha256 and (knows_time or not self.sources.needs_time):
+            return _Obtained(file, Fetched(wanted, file.stat().st_size, version), "from the cache")
         try:
-            running = [
-                pool.submit(_download, requests, scratch, environ, console, private, stop) for requests in downloads
-            ]
+            fetched, part = self._download(request, version if file else Version())
+        except UnchangedError:
+            if file and wanted:
+                return _Obtained(file, Fetched(wanted, file.stat().st_size, version), "unchanged on the server")
+            raise
+        cache.record(request.url, fetched, self.sources.lock)
+        return _Obtained(held.enter_context(cache.add(part, fetched.sha256)), fetched, "downloaded")
+
+    def _download(self, request: ArtifactRequest, known: Version) -> tuple[Fetched, Path]:
+        part = self.parts / secrets.token_hex(16)
+        sources = self.sources
+        download = Download(
+            url=request.url,
+            environ=sources.environ,
+            console=sources.console,
+            hosts=sources.hosts,
+            key=request.key,
+            address=sources.address(request.url),
+            stop=self.stop,
+            known=known,
+        )
+        try:
+            with writing(part):
+                handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                with os.fdopen(handle, "w+b", buffering=_BUFFER) as file:
+                    fetched = download.fill(file)
+            check_digest(request.url, fetched.sha256, request.sha256)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return fetched, part
+
+    def _read(self, requests: list[ArtifactRequest], found: _Obtained) -> _Found:
+        first = requests[0]
+        formats = {request.name: check_form(request, found.file) for request in requests}
+        archive = next((form for form in formats.values() if form), None)
+        asked = {request.form for request in requests if formats[request.name]}
+        members = read_members(found.file, archive, first.name) if archive and "archive" in asked else None
+        images = read_image_tarball(found.file, archive, first.name) if archive and "image" in asked else None
+        confirmed = confirm(first, found.fetched.sha256, self.sources.ask_for_digest)
+        return {
+            request.name: LockedArtifact(
+                url=request.url,
+                sha256=found.fetched.sha256,
+                size=found.fetched.size,
+                members=members if request.form == "archive" else None,
+                images=images if request.form == "image" else None,
+                confirmed=confirmed or None,
+                published=_time_of(found.fetched.version, request.released),
+            )
+            for request in requests
+        }
+
+
+def _time_of(version: Version, released: str) -> str | None:
+    """When a file was published: as its server says, or else the day of its release."""
+    try:
+        modified = email.utils.parsedate_to_datetime(version.last_modified)
+        # A time without a zone is UTC: RFC 9110, 5.6.7.
+        modified = (modified if modified.tzinfo else modified.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        modified = None
+    # An older year is a server's way to say that it does not know.
+    if modified is not None and modified.year >= _FIRST_YEAR:
+        return modified.strftime(TIME_FORM)
+    return f"{released}T00:00:00Z" if released else None
+
+
+def _look_up_all(
+    groups: list[list[ArtifactRequest]], known: Mapping[str, LockedArtifact], sources: Sources, refresh: Refresh
+) -> _Found:
+    if not groups:
+        return {}
+    stop, console = threading.Event(), sources.console
+    with (
+        sources.cache.opened() as parts,
+        concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
+        console.task(f"looking up {counted(len(groups), 'artifact')}", len(groups)) as advance,
+    ):
+        lookup = _Lookup(sources, parts, stop)
+        try:
+            running = [pool.submit(lookup.find, group, _locked_digest(group, known, refresh)) for group in groups]
             for _ in as_finished(running):
                 advance(1)
         except BaseException:
@@ -170,7 +284,16 @@ def _download_all(
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        return _gather(running)
+        found = _gather(running)
+    console.say(", ".join(f"{counted(number, 'artifact')} {how}" for how, number in sorted(lookup.ways.items())))
+    return found
+
+
+def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
+    """The digest that the URL had when it was locked, unless it is looked up again."""
+    first = group[0]
+    entries = [known[request.name] for request in group if request.name in known and not refresh.includes(request.name)]
+    return next((entry.sha256 for entry in entries if entry.url == first.url), None)
 
 
 def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:

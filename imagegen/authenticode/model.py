@@ -12,9 +12,10 @@ A file has one verdict, and each of its signatures has one. The first that appli
 8. `weak digest`: everything else is right, but MD5 or SHA-1 is all that protects the file.
 9. `valid`.
 
-The verdict on a file is that of its first signature, as Windows judges it. There is one exception: if the first
-signature is `weak digest` and a nested one is `valid`, the file is `valid`, and the nested signature is the one that
-counts (`Verification.signature`).
+The verdict on a file is that of its first signature, which is the only one that Windows judges. There is one
+exception: files are signed twice for the sake of old Windows, first with SHA-1 and then, nested, with SHA-256. If the
+first signature is a weak one, and neither altered, revoked nor of the wrong usage, and a nested one is `valid`, the
+file is `valid`, and the nested signature is the one that counts (`Verification.signature`).
 """
 
 import dataclasses
@@ -107,9 +108,10 @@ class Extensions:
     extended_usage: frozenset[str] | None = None
     # Critical extensions that imagegen does not know: such a certificate must be refused (RFC 5280, 4.2).
     unknown_critical: tuple[str, ...] = ()
-    # Encoded beginnings of the subjects that certificates below this one may have, and may not have.
-    permitted_names: tuple[tuple[bytes, ...], ...] | None = None
-    excluded_names: tuple[tuple[bytes, ...], ...] = ()
+    # Beginnings of the subjects that certificates below this one may have, and may not have. Each part is in the form
+    # in which RFC 5280, 7.1, compares them.
+    permitted_names: tuple[tuple[str, ...], ...] | None = None
+    excluded_names: tuple[tuple[str, ...], ...] = ()
     subject_key_id: bytes | None = None
     authority_key_id: bytes | None = None
 
@@ -121,7 +123,7 @@ class Certificate:
     der: bytes = dataclasses.field(repr=False)
     subject: Name = dataclasses.field(compare=False)
     issuer: Name = dataclasses.field(compare=False)
-    # In hexadecimal, as Windows shows it: two capital digits for each byte, without blanks.
+    # In hexadecimal, as encoded: two capital digits for each byte.
     serial: str = dataclasses.field(compare=False)
     # Windows calls the SHA-1 the thumbprint. Both are in capital hexadecimal digits.
     sha1: str = dataclasses.field(compare=False)
@@ -181,8 +183,9 @@ class Signature:
 
     @property
     def root(self) -> Certificate | None:
-        """The root of the chain, if it was found."""
-        return self.chain[-1] if self.chain and self.chain[-1].is_self_issued else None
+        """The root at the end of the chain, trusted or not. None: the chain has no end."""
+        is_complete = self.verdict not in (Verdict.ALTERED, Verdict.UNTRUSTED)
+        return self.chain[-1] if self.chain and (is_complete or self.chain[-1].is_self_issued) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,9 +208,26 @@ class Verification:
         return self.verdict is Verdict.VALID
 
     @property
+    def first(self) -> Signature | None:
+        """The signature that Get-AuthenticodeSignature shows."""
+        return next(iter(self.signatures), None)
+
+    @property
     def needs_nested(self) -> bool:
         """Whether the verdict rests on a nested signature, which Get-AuthenticodeSignature does not show."""
         return self.signature is not None and self.signature.is_nested
+
+
+@dataclasses.dataclass(frozen=True)
+class Catalogue:
+    """A security catalogue: the digests of the files for which it signs, and the verdict on itself.
+
+    The digests have their algorithms beside them. Each is that of a file's form (Authenticode) or that of its bytes.
+    """
+
+    name: str
+    verification: Verification
+    members: frozenset[tuple[str, bytes]] = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,25 +248,14 @@ class TrustedRoot:
 
 
 @dataclasses.dataclass(frozen=True)
-class RevokedCertificate:
-    """One row of a CRL."""
-
-    since: datetime.datetime
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True)
 class RevocationList:
-    """A CRL. Its signature is verified when it is used, with the key of the issuer that the chain has."""
+    """A CRL. Its signature is verified when it is used, with the key of the issuer in the chain."""
 
-    issuer: Name
+    der: bytes = dataclasses.field(repr=False)
+    # The encoded name of the CA.
+    issuer: bytes = dataclasses.field(repr=False)
     this_update: datetime.datetime
     next_update: datetime.datetime | None
-    # By the certificate's serial number.
-    revoked: Mapping[int, RevokedCertificate] = dataclasses.field(repr=False)
-    signed: bytes = dataclasses.field(repr=False)
-    signature: bytes = dataclasses.field(repr=False)
-    algorithm: bytes = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ _HEX_AND_SEPARATORS: Final = re.compile(r"[0-9A-Fa-f: ]+")
 _THUMBPRINT_LENGTHS: Final = (40, 64)
 _KEYS: Final = ("subject", "thumbprint", "issuer")
 _LONGEST: Final = 2000
-_FORMS: Final = 'write CN=…, O="…", a thumbprint, "issuer: CN=…", or a preset'
+_FORMS: Final = 'write CN=…, O="…", or 40 or 64 hexadecimal digits'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,8 @@ def parse_signer(value: object) -> SignerRule:
         return SignerRule(text, presets()[text].conditions)
     if found := _ISSUER.fullmatch(text):
         return SignerRule(text, (SignerCondition(issuer=_pattern(found[1])),))
-    return SignerRule(text, (SignerCondition(signer=_pattern(text)),))
+    others = f", and no preset (known: {', '.join(presets())})"
+    return SignerRule(text, (SignerCondition(signer=_pattern(text, others)),))
 
 
 def nearest(rules: Iterable[SignerRule], certificate: Certificate, chain: Sequence[Certificate] = ()) -> str:
@@ -154,14 +155,13 @@ def _issuer(value: object) -> CertificatePattern:
     return _pattern(value) if isinstance(value, str) else CertificatePattern(_attributes(value))
 
 
-def _pattern(text: str) -> CertificatePattern:
+def _pattern(text: str, others: str = "") -> CertificatePattern:
     text = text.strip()
     if "=" in text:
         return CertificatePattern(parse_name(text))
     if _HEX_AND_SEPARATORS.fullmatch(text):
         return CertificatePattern(thumbprint=_thumbprint(text))
-    known = ", ".join(presets())
-    raise ValueError(f'"{text}" is neither a name, nor a thumbprint, nor a preset (known: {known}): {_FORMS}')
+    raise ValueError(f'"{text}" is neither a name nor a thumbprint{others}: {_FORMS}')
 
 
 def _attributes(value: object) -> tuple[tuple[str, str], ...]:

@@ -22,6 +22,7 @@ from imagegen.lines import joined
 
 VERBS: Final = {
     "artifacts": "Inspect downloads.",
+    "attest": "Write proof of what was built.",
     "build": "Build, publish and record an image.",
     "catalog": "Show the known versions, releases and overrides.",
     "doctor": "Check whether a build can succeed in your account.",
@@ -40,6 +41,7 @@ VERBS: Final = {
     "steps": "Show what each step does on the machine.",
     "tools": "Find or install Packer and its plugins.",
     "validate": "Check configs.",
+    "verify": "Check that proof, and nodes, against a manifest.",
 }
 # The exit code of a shell for a program that SIGPIPE ended.
 READER_LEFT: Final = 141

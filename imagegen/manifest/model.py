@@ -27,12 +27,24 @@ def _without_secrets(url: str) -> str:
 RecordedUrl = Annotated[str, pydantic.AfterValidator(_without_secrets)]
 
 
+class RecordedSignature(Strict):
+    """Who signed a file, by the sha256 of the certificate, and the time that a timestamp confirms."""
+
+    signer: str
+    thumbprint: Sha256
+    timestamp: str | None = None
+
+
 class RecordedArtifact(Strict):
     """An artifact that the image was made of."""
 
     url: RecordedUrl
     sha256: Sha256
     size: int
+    release: RecordedUrl | None = None
+    """The public URL of the release that it is. None if that is `url`, or if an older imagegen recorded it."""
+    signed: dict[str, RecordedSignature] = {}
+    """The signatures by the file of the archive that has one; empty for the artifact itself."""
 
 
 class Inputs(Strict):
@@ -48,6 +60,8 @@ class Inputs(Strict):
     images: dict[str, ImageDigest] = {}
     """The digests of the container images, by their names."""
     stated: Json = {}
+    lock_sha256: Sha256 | None = None
+    """Of the bytes of the lock. None if an older imagegen recorded the image."""
 
 
 class Plugin(Strict):
@@ -103,6 +117,10 @@ class ImageManifest(Strict):
     versions: dict[str, str]
     tools: Tools | None = None
     """None if the run that wrote the manifest did not build the image but found it."""
+    run_id: str | None = None
+    """Of the run that built the image, as in its tags. None as for `tools`, or if an older imagegen recorded it."""
+    finished: str | None = None
+    """When the image was built, RFC 3339 in UTC. None as for `run_id`."""
     built: RecordedImage | None = None
     published: RecordedPublish | None = None
     report: Json | None = None
@@ -112,9 +130,11 @@ class ImageManifest(Strict):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _of_an_earlier_version(cls, data: dict[str, object]) -> dict[str, object]:
+    def _of_an_earlier_version(cls, data: object) -> object:
         # A target was its cloud, and had the cloud's name.
-        return data if "provider" in data else {**data, "provider": data.get("target")}
+        if isinstance(data, dict) and "provider" not in data:
+            return {**data, "provider": data.get("target")}
+        return data
 
     @pydantic.model_validator(mode="after")
     def _has_report_or_reason(self) -> Self:
@@ -140,6 +160,8 @@ def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:
         inputs=making.inputs,
         versions=making.versions,
         tools=making.tools,
+        run_id=making.run_id,
+        finished=making.finished,
         built=new.built or old.built,
         published=_published(old.published, new.published),
         report=report,

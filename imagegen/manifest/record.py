@@ -10,13 +10,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import pydantic
 
 import imagegen
-from imagegen.artifacts.lock import LockedBase
-from imagegen.artifacts.request import shown_url
+from imagegen.artifacts.lock import Lock, LockedBase
+from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.build.folders import BuildFolder
 from imagegen.build.toolchain import Toolchain
 from imagegen.console import Console
@@ -30,52 +30,19 @@ from imagegen.manifest.model import (
     RecordedArtifact,
     RecordedImage,
     RecordedPublish,
+    RecordedSignature,
     Tools,
 )
+from imagegen.manifest.report import GuestReport
 from imagegen.manifest.store import LocalStore
 from imagegen.plan.model import BuildPlan
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import ACCEPTED, REJECTED
 from imagegen.render import guest_plan
-from imagegen.resources.model import Strict
 from imagegen.resources.release_record import RESOURCE
 
 _LIMIT_BYTES = 32 * 2**20
-
-
-class ReportedPhase(Strict):
-    """A phase that the machine ran."""
-
-    name: str
-    status: Literal["finished"]
-    changed: int
-    restart: bool
-    ms: int
-
-
-class ReportedResource(Strict):
-    """A resource that is as planned. Any other resource fails the build, so that there is no report."""
-
-    id: str
-    phase: str
-    step: str
-    kind: str
-    status: Literal["ok", "changed"]
-    ms: int
-    facts: Json | None
-
-
-class GuestReport(Strict):
-    """The whole report (docs/guest.md)."""
-
-    report_version: Literal[1]
-    plan_sha256: str
-    name: str
-    target: str
-    machine: Json
-    phases: list[ReportedPhase]
-    resources: list[ReportedResource]
 
 
 def read_report(file: Path, plan: BuildPlan) -> tuple[Json | None, str | None]:
@@ -157,7 +124,10 @@ class PlannedImage:
     config_file: str
     config_sha256: str
     """Of the canonical config."""
+    lock_sha256: str
+    """Of the bytes of the lock."""
     base_request: Mapping[str, str]
+    artifacts: Mapping[str, RecordedArtifact]
     folder: BuildFolder
     out: Path
 
@@ -172,11 +142,40 @@ def _digest_of(image: Mapping[str, object]) -> str:
     return str(image["reference"]).partition("@")[2] if image["reference"] else str(image["digest"])
 
 
+@dataclasses.dataclass(frozen=True)
+class FinishedBuild:
+    """With which tools this run built the image, and when it was built."""
+
+    tools: Toolchain
+    finished: str
+
+
+def record_artifacts(
+    plan: BuildPlan, requests: Mapping[str, ArtifactRequest], lock: Lock
+) -> dict[str, RecordedArtifact]:
+    """The artifacts of an image, with the release that each is and the signatures that the lock has."""
+    recorded = {}
+    for name, file in plan.image.artifacts.items():
+        url, release = shown_url(plan.build.downloads[name]), shown_url(requests[name].published)
+        signed = lock.artifacts[name].signed or {}
+        recorded[name] = RecordedArtifact(
+            url=url,
+            sha256=file.sha256,
+            size=file.size,
+            release=release if release != url else None,
+            signed={
+                path: RecordedSignature(signer=one.signer, thumbprint=one.thumbprint, timestamp=one.timestamp)
+                for path, one in signed.items()
+            },
+        )
+    return recorded
+
+
 def make_manifest(
-    image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, tools: Toolchain | None
+    image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, build: FinishedBuild | None
 ) -> ImageManifest:
-    """The manifest of an image. `tools` is None if this run did not build it."""
-    plan, plugin = image.plan, provider(image.plan.image.provider).plugin.name
+    """The manifest of an image. `build` is None if this run did not build it."""
+    plan = image.plan
     report, missing = read_report(image.folder.report, plan)
     return ImageManifest(
         name=plan.build.name,
@@ -192,10 +191,7 @@ def make_manifest(
             base=LockedBase(
                 request=dict(image.base_request), identity=dict(plan.image.base), place=dict(plan.build.base_place)
             ),
-            artifacts={
-                name: RecordedArtifact(url=shown_url(plan.build.downloads[name]), sha256=file.sha256, size=file.size)
-                for name, file in plan.image.artifacts.items()
-            },
+            artifacts=dict(image.artifacts),
             images={
                 str(resource.fields["name"]): _digest_of(resource.fields)
                 for phase in plan.image.phases
@@ -203,16 +199,22 @@ def make_manifest(
                 if resource.kind == "image"
             },
             stated=dict(plan.build.stated),
+            lock_sha256=image.lock_sha256,
         ),
         versions=dict(plan.image.versions),
-        tools=Tools(packer=tools.packer_version, plugin=Plugin(name=plugin, version=tools.plugins[plugin].version))
-        if tools
-        else None,
+        tools=_recorded_tools(build.tools, plan) if build else None,
+        run_id=run.id if build else None,
+        finished=build.finished if build else None,
         built=RecordedImage.of(built),
         published=RecordedPublish.of(published) if published else None,
         report=report,
         report_missing=missing,
     )
+
+
+def _recorded_tools(tools: Toolchain, plan: BuildPlan) -> Tools:
+    plugin = provider(plan.image.provider).plugin.name
+    return Tools(packer=tools.packer_version, plugin=Plugin(name=plugin, version=tools.plugins[plugin].version))
 
 
 def accept_built(plan: BuildPlan, built: CloudImage, rejection: str | None, run: RunFacts, console: Console) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import pydantic
 
@@ -17,7 +18,10 @@ from imagegen.manifest.model import ImageManifest, merge
 
 LOCK_WAIT_S = 60.0
 # The report of a machine with thousands of files has a few megabytes.
-_LIMIT_BYTES = 64 * 2**20
+LIMIT_BYTES: Final = 64 * 2**20
+# The documents about a manifest, which `imagegen attest` writes beside it: the ends of their names.
+ATTESTATION: Final = ".provenance.json"
+SBOM: Final = ".cdx.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +72,8 @@ class LocalStore:
         """All manifests, newest first, and the errors of all files that are not valid manifests."""
         records: list[ImageManifest] = []
         bad: list[ConflictError] = []
-        for path in sorted(self.root.glob("*/*/*.json")):
+        files = [path for path in self.root.glob("*/*/*.json") if not path.name.endswith((ATTESTATION, SBOM))]
+        for path in sorted(files):
             try:
                 records += filter(None, [_read(path)])
             except ConflictError as error:
@@ -103,7 +108,7 @@ def manifest_bytes(manifest: ImageManifest) -> bytes:
 
 def _read(path: Path) -> ImageManifest | None:
     try:
-        return ImageManifest.model_validate_json(read_file(path, limit=_LIMIT_BYTES, error=ConflictError))
+        return ImageManifest.model_validate_json(read_file(path, limit=LIMIT_BYTES, error=ConflictError))
     except FileNotFoundError:
         return None
     except pydantic.ValidationError as error:

@@ -16,7 +16,7 @@ from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.request import ArtifactRequest, Override
 from imagegen.catalog.facts import paths, table
 from imagegen.errors import ConfigError
-from imagegen.plan.download_policy import host_of, host_policy, with_mirror
+from imagegen.plan.download_policy import host_of, host_policy, with_mirror, with_publishing
 from imagegen.resources.image_name import ImageName
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import Step, StepMeta
@@ -88,7 +88,9 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
     for name, earlier in order_steps(steps).items():
         if applies(steps[name], context):
             step = evaluate_step(steps[name], context, overrides, spec.own_files)
-            requests = {key: with_mirror(request, spec.config) for key, request in step.requests.items()}
+            requests = {
+                key: with_publishing(with_mirror(request, spec.config)) for key, request in step.requests.items()
+            }
             evaluated.append(dataclasses.replace(step, requests=requests, earlier=earlier))
     return tuple(evaluated)
 

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from imagegen.providers import RunFacts
 
 
+Sign = Callable[[Sequence[str], float], Mapping[str, str]]
+"""Returns addresses, by these URLs, with which everybody can read the files for so many seconds.
+
+Raises a RefusedError with the reason if the cloud grants less."""
+
+
 @dataclasses.dataclass(frozen=True)
 class StoredFile:
     """A file in a storage. `sha256` is what the storage itself keeps, empty if it keeps none."""
@@ -52,10 +58,8 @@ class Storage:
     """The form of such an address, for hints."""
     is_host: Callable[[str], bool]
     """Whether a host of https URLs belongs to this storage."""
-    sign: Callable[[Sequence[str], float, RunFacts], Mapping[str, str]]
-    """Addresses, by these URLs, with which everybody can read the files for so many seconds.
-
-    Raises a RefusedError with the reason if the cloud grants less."""
+    signer: Callable[[RunFacts], Sign]
+    """What makes addresses in this run. One thread at a time may use it."""
     open: Callable[[str, RunFacts], AbstractContextManager[FileStore]]
     """The folder at an address of this form, which may be empty."""
 

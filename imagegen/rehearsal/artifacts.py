@@ -6,12 +6,14 @@ Each has the recorded contents of the release that is published at its URL. It i
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.request import shown_url
+from imagegen.catalog.publishing import find_digest_form
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.msi import make_msi
@@ -20,7 +22,7 @@ from imagegen.rehearsal.releases import ArchiveRelease, PackageRelease, fill_ver
 from imagegen.resources.image_name import ImageName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.errors import Problem
@@ -36,6 +38,19 @@ def make_artifacts(evaluated: Sequence[EvaluatedStep]) -> dict[str, bytes]:
     if problems := find_unrecorded(evaluated):
         raise RefusedError("some artifacts have no stand-in", problems=problems)
     return {request.url: _bytes_for(step, request) for step in evaluated for request in step.requests.values()}
+
+
+def make_digests(evaluated: Sequence[EvaluatedStep], artifacts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Make the digests that projects publish beside these artifacts, in the form of each project, by URL."""
+    digests: dict[str, bytes] = {}
+    for request in (request for step in evaluated for request in step.requests.values()):
+        form = find_digest_form(request.published)
+        if form and request.digest:
+            sha256 = hashlib.sha256(artifacts[request.url]).hexdigest()
+            line = f"  {request.url.rpartition('/')[2]}" if form.form == "line" else ""
+            # Several files may share one list.
+            digests[request.digest.url] = digests.get(request.digest.url, b"") + f"{sha256}{line}\n".encode()
+    return digests
 
 
 def find_unrecorded(evaluated: Sequence[EvaluatedStep]) -> list[Problem]:

@@ -8,7 +8,7 @@ from imagegen import loading, pipeline
 from imagegen.documents.compose import leading_path
 from imagegen.documents.yaml import dotted
 from imagegen.errors import RefusedError
-from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts
+from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts, make_digests
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.sandbox import SandboxSetup
 
@@ -88,11 +88,12 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
     spec = loaded.specs[target]
     cloud = stand_in(spec.provider)
     prepared = pipeline.prepare_target(loaded, target)
-    images = prepared.images
+    images, artifacts = prepared.images, make_artifacts(prepared.steps)
     return SandboxSetup(
         cloud=spec.provider,
         release=config.windows.release,
-        artifacts=make_artifacts(prepared.steps),
+        artifacts=artifacts,
+        digests=make_digests(prepared.steps, artifacts),
         tree=tree,
         cloud_options=cloud.options(spec.settings, folder),
         user_data=cloud.user_data,

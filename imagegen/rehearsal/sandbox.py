@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from imagegen.artifacts.cache import FOLDER_VARIABLE
 from imagegen.artifacts.credentials import SIGN_IN
 from imagegen.artifacts.registry_credentials import read_credentials
 from imagegen.errors import VerificationError
@@ -69,6 +70,8 @@ class SandboxSetup:
     """The container images that registries have, by their whole names."""
     mirrors: Sequence[str] = ()
     """The URLs of the mirrors of registries."""
+    digests: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """The documents with the digests that are published beside the artifacts, by URL."""
     accounts: Sequence[str] = ()
     """The accounts that the config expects in its base image."""
     registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
@@ -102,7 +105,8 @@ class Sandbox:
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
         self._demands = demands_of(setup.download_credentials, setup.secret_variables)
-        artifacts = ArtifactServer(setup.artifacts, admit=dict.fromkeys(self._demands, self._admit))
+        admit = dict.fromkeys(self._demands, self._admit)
+        artifacts = ArtifactServer(setup.artifacts, digests=setup.digests, admit=admit)
         self._credentials = read_credentials(setup.registry_credentials, setup.secret_variables)
         registries = Registries(setup.images, setup.mirrors, beside=artifacts, credentials=self._credentials)
         self.network = Network(
@@ -127,7 +131,9 @@ class Sandbox:
 
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
         """The environment of a child process in this sandbox."""
-        return {**self.network.child_environ(parent), **self._setup.secret_variables}
+        # Otherwise the user's cache would have stand-ins under the URLs of real artifacts.
+        downloads = {FOLDER_VARIABLE: str(self._scratch.absolute() / "downloads")}
+        return {**self.network.child_environ(parent), **self._setup.secret_variables, **downloads}
 
     @property
     def artifacts(self) -> Mapping[str, bytes]:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import hashlib
-import http.server
 import io
-import ssl
 import stat
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import trustme
 
 from imagegen.artifacts import download
 from imagegen.artifacts.connection import proxy_for
 from imagegen.artifacts.credentials import Address
-from imagegen.artifacts.download import Fetched, StatusError, fetch
+from imagegen.artifacts.download import StatusError, fetch
 from imagegen.artifacts.request import shown_url
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,99 +24,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-DATA = bytes(range(256)) * 2000
-SHA256 = hashlib.sha256(DATA).hexdigest()
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """One answer: `cut` closes the connection after so many bytes of the body."""
-
-    status: int = 200
-    headers: dict[str, str] = dataclasses.field(default_factory=dict)
-    body: bytes = b""
-    cut: int | None = None
-
-
-@dataclasses.dataclass
-class Server:
-    """Answers in turn, and remembers what was asked."""
-
-    url: str = ""
-    ca: str = ""
-    answers: list[Answer] = dataclasses.field(default_factory=list)
-    asked: list[tuple[str, dict[str, str]]] = dataclasses.field(default_factory=list)
-    pauses: list[float] = dataclasses.field(default_factory=list)
-    said: io.StringIO = dataclasses.field(default_factory=io.StringIO)
-
-    def fetch(self, into: Path, path: str = "/containerd.tar.gz", **options: Any) -> Fetched:  # noqa: ANN401 - passed on
-        return fetch(
-            f"{self.url}{path}",
-            into,
-            environ={"SSL_CERT_FILE": self.ca},
-            console=Console(self.said, plain=True),
-            pause=self.pauses.append,
-            **options,
-        )
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def __init__(self, server: Server, *args: Any) -> None:  # noqa: ANN401 - the base class's own
-        self.told = server
-        super().__init__(*args)
-
-    def do_GET(self) -> None:
-        self.told.asked.append((self.path, {key.lower(): value for key, value in self.headers.items()}))
-        answer = self.told.answers.pop(0)
-        self.send_response(answer.status)
-        headers = {"Content-Length": str(len(answer.body))} | answer.headers
-        for key, value in headers.items():
-            if value:
-                self.send_header(key, value)
-        self.end_headers()
-        self.wfile.write(answer.body[: answer.cut])
-        self.close_connection = True
-
-    def do_CONNECT(self) -> None:
-        self.told.asked.append((f"CONNECT {self.path}", {}))
-        self.send_error(403)
-
-    def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the base class prints here
-        """Nothing on a test's output."""
-
-
-class Quiet(http.server.ThreadingHTTPServer):
-    def handle_error(self, *_: Any) -> None:  # noqa: ANN401 - the base class prints here
-        """A client that hangs up is what some tests are about."""
-
 
 @pytest.fixture(scope="module")
 def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
-    ca = tmp_path_factory.mktemp("ca") / "ca.pem"
-    authority.cert_pem.write_to_path(str(ca))
-    told = Server(ca=str(ca))
-    server = Quiet(("127.0.0.1", 0), functools.partial(Handler, told))
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    told.url = f"https://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with listening_server(tmp_path_factory.mktemp("ca")) as told:
         yield told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture
 def server(listening: Server) -> Server:
-    for part in (listening.answers, listening.asked, listening.pauses):
-        part.clear()
+    listening.forget()
     return listening
 
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
-from imagegen.build.tools import find_tools
-from imagegen.console import make_console
 from imagegen.errors import ExitCode
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import DEADLINE_S, imagegen, sandbox_of, setup_of, user_environ
-from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,19 +43,9 @@ OPEN = {
 }
 
 
-@functools.cache
-def _tools() -> dict[str, str]:
-    """The variables with which imagegen finds the tools outside its cache."""
-    found = find_tools(environ=os.environ, console=make_console(plain=True, quiet=True), needed=[PLUGINS["amazon"]])
-    return {
-        "PACKER_PLUGIN_PATH": found.environment["PACKER_PLUGIN_PATH"],
-        "PATH": f"{found.packer.parent}:{os.environ['PATH']}",
-    }
-
-
-def _run(sandbox: Sandbox, folder: Path, cache: str, *words: str | Path) -> process.Completed:
-    """Run imagegen in a network, with a cache that has only the downloads of this test."""
-    environ = sandbox.child_environ(user_environ(folder, XDG_CACHE_HOME=str(folder / cache), **_tools()))
+def _run(sandbox: Sandbox, folder: Path, *words: str | Path) -> process.Completed:
+    """Run imagegen in a network. Each has a cache of downloads of its own."""
+    environ = sandbox.child_environ(user_environ(folder))
     return process.run(imagegen(*words), environ=environ, cwd=folder, timeout=DEADLINE_S)
 
 
@@ -80,14 +65,14 @@ def _fill(config: Path, mirror: Path, folder: Path) -> dict[str, Any]:
     """Lock a config and fill a mirror in a network that has everything; three times, to see what is kept."""
     words = ("artifacts", "mirror", config, "--to", mirror, "--url", MIRROR, "--format", "json")
     with sandbox_of(setup_of("aws", folder, load_today(config)), folder) as sandbox:
-        assert _run(sandbox, folder, "open", "lock", config).returncode == ExitCode.OK
-        planned = _run(sandbox, folder, "open", *words, "--dry-run")
+        assert _run(sandbox, folder, "lock", config).returncode == ExitCode.OK
+        planned = _run(sandbox, folder, *words, "--dry-run")
         assert planned.returncode == ExitCode.OK, planned.stderr
         assert not mirror.exists()
-        done = _run(sandbox, folder, "open", *words)
+        done = _run(sandbox, folder, *words)
         assert (sandbox.faults, done.returncode) == ([], ExitCode.OK), done.stderr
         asked = len(sandbox.network.journal)
-        again = _run(sandbox, folder, "open", *words)
+        again = _run(sandbox, folder, *words)
         assert again.returncode == ExitCode.OK, again.stderr
         # A complete mirror needs no request at all.
         assert len(sandbox.network.journal) == asked
@@ -127,7 +112,7 @@ def test_a_closed_network_builds_from_its_mirror(runtime: str, tmp_path: Path) -
     assert setup.images == []
     with sandbox_of(setup, tmp_path) as sandbox:
         words = ("build", closed, "--target", "aws", "--no-publish", "--out", tmp_path / "out")
-        done = _run(sandbox, tmp_path, "closed", *words)
+        done = _run(sandbox, tmp_path, *words)
         assert (sandbox.faults, done.returncode) == ([], ExitCode.OK), done.stderr
         assert sandbox.missing == []
         hosts = {entry.host for entry in sandbox.network.journal if not entry.host[0].isdigit()}

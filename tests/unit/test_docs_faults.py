@@ -11,6 +11,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENT = REPOSITORY / "docs" / "faults.md"
 REALITY = REPOSITORY / "docs" / "reality.md"
+TRUST = REPOSITORY / "docs" / "trust.md"
 FAULTS = [
     *(f"F{number}" for number in range(1, 45)),
     *(f"P{number}" for number in range(1, 14)),
@@ -53,7 +54,7 @@ def test_every_fault_has_a_row_with_tests() -> None:
     assert [name for name, tests in found.items() if name != "what" and not tests] == []
 
 
-@pytest.mark.parametrize("document", [DOCUMENT, REALITY], ids=lambda document: document.stem)
+@pytest.mark.parametrize("document", [DOCUMENT, REALITY, TRUST], ids=lambda document: document.stem)
 def test_every_test_of_a_row_is_there(document: Path) -> None:
     assert [(row, name) for row, tests in rows(document).items() for name in tests if not is_there(name)] == []
 

@@ -54,10 +54,17 @@ class _PlanOrDiff(click.Command):
 @options.TARGET
 @options.SET
 @options.LOCK
+@options.FROZEN
 @options.REHEARSED_LOCK
 @options.FORMAT
 def plan(
-    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, rehearse: bool, form: str
+    config: Path,
+    target: str | None,
+    sets: tuple[str, ...],
+    lock_file: Path | None,
+    frozen: bool,
+    rehearse: bool,
+    form: str,
 ) -> None:
     """Show what will be on the machine: phases, steps and every resource with its final values.
 
@@ -69,7 +76,7 @@ def plan(
     Compare two images:
       imagegen plan diff A B
     """
-    decided = decide_plan(config, target, sets, lock_file, rehearse=rehearse).plan
+    decided = decide_plan(config, target, sets, lock_file, rehearse=rehearse, frozen=frozen).plan
     print_as(form, decided.as_json(), plan_lines(decided))
 
 

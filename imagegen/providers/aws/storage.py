@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime
+import functools
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ def is_host(host: str) -> bool:
     return _HOST.fullmatch(host) is not None
 
 
-def sign(urls: Sequence[str], valid_s: float, run: RunFacts) -> dict[str, str]:
+def sign(run: RunFacts, urls: Sequence[str], valid_s: float) -> dict[str, str]:
     """Presign GetObject for each URL. Makes no request, unless the credentials need one."""
     if valid_s > _LONGEST_S:
         raise RefusedError(
@@ -182,4 +183,10 @@ def _hexadecimal(checksum: str) -> str:
         return ""
 
 
-STORAGE: Final = Storage(scheme="s3", form="s3://BUCKET/FOLDER", is_host=is_host, sign=sign, open=open_folder)
+STORAGE: Final = Storage(
+    scheme="s3",
+    form="s3://BUCKET/FOLDER",
+    is_host=is_host,
+    signer=lambda run: functools.partial(sign, run),
+    open=open_folder,
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import datetime
 import hashlib
 import hmac
@@ -53,26 +54,48 @@ def is_host(host: str) -> bool:
     return _HOST.fullmatch(host) is not None
 
 
-def sign(urls: Sequence[str], valid_s: float, run: RunFacts) -> dict[str, str]:
-    """An address for each URL, with a signature for reading. One request for each account."""
-    start = datetime.datetime.now(datetime.UTC) - _SKEW
-    end = start + 2 * _SKEW + datetime.timedelta(seconds=valid_s)
-    if (end - start).total_seconds() > _LONGEST_S:
-        raise RefusedError(
-            f"an address of Blob Storage is valid for at most 7 days, but this build may download for "
-            f"{valid_s / 86400:.1f} days",
-            hint="lower `timeouts`",
-        )
-    keys: dict[str, Mapping[str, str]] = {}
-    signed = {}
-    for url in urls:
-        parts = urllib.parse.urlsplit(url)
-        if parts.netloc not in keys:
-            with _client(run) as client, _explained(f"signing in for downloads from {parts.netloc}"):
-                keys[parts.netloc] = _delegation_key(client, f"https://{parts.netloc}", start, end)
-        resource = f"/blob/{parts.netloc.partition('.')[0]}{urllib.parse.unquote(parts.path)}"
-        signed[url] = f"{url}?{_signature(keys[parts.netloc], resource, start, end)}"
-    return signed
+class Signer:
+    """Makes addresses with a signature for reading. A key of an account is used for all its addresses."""
+
+    def __init__(self, run: RunFacts) -> None:
+        self._run = run
+        self._keys: dict[str, _Key] = {}
+
+    def __call__(self, urls: Sequence[str], valid_s: float) -> dict[str, str]:
+        return {url: self._sign(urllib.parse.urlsplit(url), valid_s) for url in urls}
+
+    def _sign(self, url: urllib.parse.SplitResult, valid_s: float) -> str:
+        key = self._key(url.netloc, valid_s)
+        resource = f"/blob/{url.netloc.partition('.')[0]}{urllib.parse.unquote(url.path)}"
+        return f"{url.geturl()}?{_signature(key, resource)}"
+
+    def _key(self, host: str, valid_s: float) -> _Key:
+        now = datetime.datetime.now(datetime.UTC)
+        end = now + _SKEW + datetime.timedelta(seconds=valid_s)
+        known = self._keys.get(host)
+        if known and known.end >= end:
+            return known
+        start = now - _SKEW
+        # The next addresses are often for other files of the same run.
+        end = max(end, start + datetime.timedelta(hours=1))
+        if (end - start).total_seconds() > _LONGEST_S:
+            raise RefusedError(
+                f"an address of Blob Storage is valid for at most 7 days, but this build may download for "
+                f"{valid_s / 86400:.1f} days",
+                hint="lower `timeouts`",
+            )
+        with _client(self._run) as client, _explained(f"signing in for downloads from {host}"):
+            self._keys[host] = _Key(start, end, _delegation_key(client, f"https://{host}", start, end))
+        return self._keys[host]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Key:
+    """A user delegation key."""
+
+    start: datetime.datetime
+    end: datetime.datetime
+    fields: Mapping[str, str] = dataclasses.field(repr=False)
 
 
 def _delegation_key(client: Client, host: str, start: datetime.datetime, end: datetime.datetime) -> Mapping[str, str]:
@@ -87,14 +110,14 @@ def _delegation_key(client: Client, host: str, start: datetime.datetime, end: da
     return found
 
 
-def _signature(key: Mapping[str, str], resource: str, start: datetime.datetime, end: datetime.datetime) -> str:
-    """The query of a user delegation SAS for reading one blob."""
-    times = _time(start), _time(end)
-    of_key = [key[f"Signed{name}"] for name in _KEY_FIELDS]
+def _signature(key: _Key, resource: str) -> str:
+    """The query of a user delegation SAS for reading one blob, as long as the key lives."""
+    times = _time(key.start), _time(key.end)
+    of_key = [key.fields[f"Signed{name}"] for name in _KEY_FIELDS]
     # After the key: two other users and a correlation id; addresses; at the end, the blob's snapshot, the encryption
     # scope, and five headers of the answer.
     fields = ["r", *times, resource, *of_key, *[""] * 3, "", "https", _VERSION, "b", *[""] * 7]
-    digest = hmac.digest(base64.b64decode(key["Value"]), "\n".join(fields).encode(), "sha256")
+    digest = hmac.digest(base64.b64decode(key.fields["Value"]), "\n".join(fields).encode(), "sha256")
     names = ("skoid", "sktid", "skt", "ske", "sks", "skv")
     query = {"sv": _VERSION, "sp": "r", "st": times[0], "se": times[1], "spr": "https", "sr": "b"}
     query |= dict(zip(names, of_key, strict=True)) | {"sig": base64.b64encode(digest).decode()}
@@ -229,5 +252,5 @@ def _send(
 
 
 STORAGE: Final = Storage(
-    scheme="az", form="az://ACCOUNT/CONTAINER/FOLDER", is_host=is_host, sign=sign, open=open_folder
+    scheme="az", form="az://ACCOUNT/CONTAINER/FOLDER", is_host=is_host, signer=Signer, open=open_folder
 )

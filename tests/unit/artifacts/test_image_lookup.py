@@ -12,7 +12,7 @@ import pytest
 
 from imagegen.artifacts.image_lookup import Answer, ImageRequest, chain_id, look_up_image
 from imagegen.artifacts.lock import Lock
-from imagegen.artifacts.lookup import lock_images
+from imagegen.artifacts.lookup import KEEP, Refresh, lock_images
 from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.hosts import HostPolicy
@@ -285,7 +285,8 @@ def test_an_image_of_an_older_build_is_the_last_choice_and_needs_isolation() -> 
 
 def lock(ask: Ask, request: ImageRequest, old: Lock | None = None, *, refresh: bool = False) -> Lock:
     console = Console(io.StringIO(), plain=True)
-    return Lock(images=lock_images({str(request.name): request}, old, ask, refresh=refresh, console=console))
+    again = Refresh(None) if refresh else KEEP
+    return Lock(images=lock_images({str(request.name): request}, old, ask, refresh=again, console=console))
 
 
 def test_only_what_a_lock_does_not_have_is_looked_up() -> None:

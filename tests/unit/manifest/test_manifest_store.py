@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-from imagegen.artifacts.lock import LockedBase
+from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase, LockedIssuer, LockedSignature
+from imagegen.artifacts.request import ArtifactRequest
 from imagegen.build.folders import BuildFolder
 from imagegen.build.toolchain import Plugin as InstalledPlugin
 from imagegen.build.toolchain import Toolchain
@@ -25,10 +26,18 @@ from imagegen.manifest.model import (
     RecordedArtifact,
     RecordedImage,
     RecordedPublish,
+    RecordedSignature,
     Tools,
 )
-from imagegen.manifest.record import PlannedImage, judge_report, make_manifest, rejected_report
-from imagegen.manifest.store import Listing, LocalStore, manifest_bytes
+from imagegen.manifest.record import (
+    FinishedBuild,
+    PlannedImage,
+    judge_report,
+    make_manifest,
+    record_artifacts,
+    rejected_report,
+)
+from imagegen.manifest.store import ATTESTATION, SBOM, Listing, LocalStore, manifest_bytes
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -75,6 +84,7 @@ def manifest(**changes: Any) -> ImageManifest:  # noqa: ANN401 - any field
     return ImageManifest(**fields | changes)
 
 
+LATEST = "2026-11-18T11:00:00Z"
 LATER: dict[str, Any] = {"created": "2026-11-19T10:00:00Z", "imagegen_version": "0.2.0", "tools": None}
 
 
@@ -107,6 +117,8 @@ def test_a_second_put_of_the_same_writes_nothing(store: LocalStore) -> None:
 
 REPORT: dict[str, Any] = {"report": {"report_version": 1}, "report_missing": None}
 PUBLISHED = RecordedPublish(version="node", images=[HOME])
+RUN = {"run_id": "run-1", "finished": LATEST}
+OTHER_RUN = {"run_id": "run-2", "finished": "2026-11-19T11:00:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -130,6 +142,8 @@ PUBLISHED = RecordedPublish(version="node", images=[HOME])
         ({}, LATER | {"built": None}, {}),
         ({}, LATER | {"built": FAR}, LATER | {"built": FAR}),
         ({"built": None}, LATER, LATER),
+        (RUN, LATER | {"run_id": None, "finished": None}, RUN),
+        (RUN, LATER | {"built": FAR} | OTHER_RUN, LATER | {"built": FAR} | OTHER_RUN),
     ],
     ids=[
         "report kept",
@@ -142,6 +156,8 @@ PUBLISHED = RecordedPublish(version="node", images=[HOME])
         "how it was made stays",
         "built anew",
         "built at last",
+        "the run that built it stays",
+        "another run built it anew",
     ],
 )
 def test_a_rerun_continues_the_record(
@@ -151,6 +167,18 @@ def test_a_rerun_continues_the_record(
     kept = store.put(manifest(**second))
     assert kept == manifest(**expected)
     assert store.get("node", "aws", ID, {}) == kept
+
+
+def test_a_manifest_of_an_older_version_is_read_and_completed(store: LocalStore) -> None:
+    """It has neither the digest of its lock nor the run, and its artifacts do not name their release."""
+    made = manifest()
+    data = made.model_dump(mode="json", exclude={"run_id": True, "finished": True, "inputs": {"lock_sha256"}})
+    del data["inputs"]["artifacts"]["containerd"]["release"], data["inputs"]["artifacts"]["containerd"]["signed"]
+    path = store.path("node", "aws", ID, {})
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(data))
+    assert store.get("node", "aws", ID, {}) == made
+    assert store.put(manifest(**REPORT, run_id="run-2")) == manifest(**REPORT)
 
 
 def other_bytes(name: str) -> Inputs:
@@ -204,14 +232,18 @@ def test_one_bad_file_hides_no_other(store: LocalStore, tmp_path: Path) -> None:
     good = store.put(manifest())
     beside = tmp_path / "manifests" / "node" / "aws"
     (beside / "truncated.json").write_text(manifest_bytes(good)[:100].decode())
+    (beside / "null.json").write_text("null")
     (beside / "folder.json").mkdir()
+    # What `imagegen attest` writes beside a manifest.
+    for end in (ATTESTATION, SBOM):
+        (beside / f"x{end}").write_text("{")
     os.mkfifo(beside / "pipe.json")
     listing = store.list()
     assert listing.records == (good,)
-    with pytest.raises(ConflictError, match="3 files in the store cannot be read as a manifest") as raised:
+    with pytest.raises(ConflictError, match="4 files in the store cannot be read as a manifest") as raised:
         listing.reject_bad()
     said = "\n".join(raised.value.details)
-    assert all(f"{beside / name}.json" in said for name in ("truncated", "folder", "pipe"))
+    assert all(f"{beside / name}.json" in said for name in ("truncated", "null", "folder", "pipe"))
 
 
 def test_annotate_adds_to_what_is_stored_now(store: LocalStore) -> None:
@@ -351,18 +383,22 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     report = reported() if missing is None else None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
     made = make_manifest(
-        PlannedImage(PLAN, "node.yaml", SHA, {"region": "us-east-1"}, BuildFolder(tmp_path), tmp_path),
-        RunFacts({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z"),
+        PlannedImage(
+            *(PLAN, "node.yaml", SHA, SHA, {"region": "us-east-1"}, manifest().inputs.artifacts),
+            *(BuildFolder(tmp_path), tmp_path),
+        ),
+        RunFacts({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z", id="run-1"),
         image,
         Published((image,), "node", 0),
-        Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}),
+        FinishedBuild(Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}), LATEST),
     )
     assert made.report == report
     assert (made.report_missing or "").startswith(missing or "")
     assert bool(made.report_missing) == (report is None)
     assert made.image_id == PLAN.image_id
     assert made.labels == {"rehearsal": "true"}
-    assert made.inputs.artifacts["containerd"].url == "https://x.test/c.tar.gz"
+    assert made.inputs.artifacts == manifest().inputs.artifacts
+    assert (made.inputs.lock_sha256, made.run_id, made.finished) == (SHA, "run-1", LATEST)
     assert made.inputs.stated == {"allow_eol": True}
     assert made.inputs.base == LockedBase(
         request={"region": "us-east-1"}, identity={"name": "base"}, place={"ami_id": "ami-0"}
@@ -370,6 +406,31 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert made.tools == Tools(packer="1.16.0", plugin=Plugin(name="amazon", version="1.8.2"))
     assert made.built == HOME
     assert made.published == RecordedPublish(version="node", images=[HOME])
+
+
+ROOT = LockedIssuer(subject="CN=Root", thumbprint="0" * 64)
+SIGNATURE = LockedSignature(signer="CN=Example", thumbprint=SHA, root=ROOT, timestamp="2026-10-01T08:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("published", "release", "signed"),
+    [
+        ("https://x.test/c.tar.gz?other", None, None),
+        ("https://y.test/c.tar.gz?secret", "https://y.test/c.tar.gz", {"": SIGNATURE}),
+    ],
+)
+def test_an_artifact_is_recorded_with_its_release_and_its_signers(
+    published: str, release: str | None, signed: dict[str, LockedSignature] | None
+) -> None:
+    url = PLAN.build.downloads["containerd"]
+    request = ArtifactRequest("containerd", url, None, "file", "overrides.containerd_url", published)
+    lock = Lock(artifacts={"containerd": LockedArtifact(url=url, sha256=SHA, size=3, signed=signed)})
+    recorded = RecordedSignature(signer="CN=Example", thumbprint=SHA, timestamp="2026-10-01T08:00:00Z")
+    assert record_artifacts(PLAN, {"containerd": request}, lock) == {
+        "containerd": RecordedArtifact(
+            url="https://x.test/c.tar.gz", sha256=SHA, size=3, release=release, signed={"": recorded} if signed else {}
+        )
+    }
 
 
 @pytest.mark.parametrize(("installed", "is_accepted"), [("b" * 64, True), ("c" * 64, False)])

@@ -22,11 +22,14 @@ KEYS = {"AKIAKEYS": "secret"}
 ENVIRON = {"AWS_ACCESS_KEY_ID": "AKIAKEYS", "AWS_SECRET_ACCESS_KEY": "secret"}
 SESSION = {**ENVIRON, "AWS_SESSION_TOKEN": "token/+="}
 URL = "https://bucket.s3.eu-west-1.amazonaws.com/folder/containerd.tar.gz"
-NOW = datetime.datetime.now(datetime.UTC)
+
+
+def _now(after_s: float = 0) -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=after_s)
 
 
 def _sign(url: str = URL, valid_s: float = 3600, environ: dict[str, str] = ENVIRON) -> str:
-    return sign([url], valid_s, RunFacts(environ, {}, ""))[url]
+    return sign(RunFacts(environ, {}, ""), [url], valid_s)[url]
 
 
 def _fault(address: str, after_s: float = 0) -> str:
@@ -34,7 +37,7 @@ def _fault(address: str, after_s: float = 0) -> str:
     target = f"{parts.path}?{parts.query}"
     path, query = parse_target(target)
     request = Request("GET", parts.hostname or "", path, query, {}, b"", target)
-    return find_fault(request, KEYS, NOW + datetime.timedelta(seconds=after_s))
+    return find_fault(request, KEYS, _now(after_s))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,7 @@ def test_more_than_a_week_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize(("left_s", "is_refused"), [(3500, True), (3700, False)])
 def test_credentials_that_end_earlier_are_refused(left_s: float, *, is_refused: bool) -> None:
-    end = (NOW + datetime.timedelta(seconds=left_s)).strftime("%Y-%m-%dT%H:%M:%S+00:00")
+    end = _now(left_s).strftime("%Y-%m-%dT%H:%M:%S+00:00")
     environ = {**SESSION, "AWS_CREDENTIAL_EXPIRATION": end}
     if not is_refused:
         assert _fault(_sign(environ=environ)) == ""
@@ -112,7 +115,7 @@ def test_sessions_of_a_role_that_end_earlier_are_refused(
     left_s: float, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
 ) -> None:
     given = {"access_key": "AKIAKEYS", "secret_key": "secret", "token": "t"}
-    end = (NOW + datetime.timedelta(seconds=left_s)).isoformat()
+    end = _now(left_s).isoformat()
     role = RefreshableCredentials.create_from_metadata({**given, "expiry_time": end}, dict, "assume-role")
     monkeypatch.setattr("botocore.session.Session.get_credentials", lambda _: role)
     if not is_refused:

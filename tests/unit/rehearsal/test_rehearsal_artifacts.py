@@ -16,7 +16,7 @@ import pytest
 from imagegen import loading, pipeline
 from imagegen.contents import ROLES, SHIPPED, Contents, StepRoot
 from imagegen.errors import ImagegenError
-from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.artifacts import make_artifacts, make_digests
 from imagegen.rehearsal.machine import run_entry, stock_windows
 from imagegen.rehearsal.machine.msi import read_msi
 from imagegen.rehearsal.releases import catalogued_releases
@@ -242,3 +242,18 @@ def test_a_single_file_needs_no_record(roles: Path, changed: Contents, tmp_path:
     decided = decide(CONFIG, "aws", changed)
     assert _stand_ins(decided.loaded)["https://repo.example/tools/4.2/download"].startswith(b"a stand-in for download")
     assert _carry_out(decided, tmp_path / "disk") == ""
+
+
+def test_digests_are_published_as_their_projects_do() -> None:
+    steps = pipeline.prepare_target(load_today(CONFIG), "aws").steps
+    artifacts = make_artifacts(steps)
+    digests = make_digests(steps, artifacts)
+    for request in (request for step in steps for request in step.requests.values()):
+        if request.digest is None:
+            assert not [url for url in digests if url.startswith(request.url)]
+            continue
+        sha256 = hashlib.sha256(artifacts[request.url]).hexdigest()
+        name = request.url.rpartition("/")[2]
+        alone = request.url.startswith(("https://dl.k8s.io/", "https://github.com/kubernetes-sigs/cri-tools/"))
+        assert digests[request.digest.url].decode() == (f"{sha256}\n" if alone else f"{sha256}  {name}\n")
+    assert len(digests) == 6

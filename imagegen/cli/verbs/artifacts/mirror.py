@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from imagegen import pipeline
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
 from imagegen.errors import ConfigError
 from imagegen.lines import counted
+from imagegen.locking import read_lock_for
+from imagegen.mirror.from_locks import fill_mirror
 
 if TYPE_CHECKING:
     from imagegen.mirror.fill import Filled
@@ -71,9 +72,9 @@ def artifacts_mirror(
     for config in configs:
         targets = arguments.prepare_targets(options.load_config(config, sets), target)
         file = arguments.find_lock_file(config, None, ())
-        chosen += [(one, pipeline.read_lock_for(one, file)) for one in targets]
+        chosen += [(one, read_lock_for(one, file)) for one in targets]
     run = arguments.make_run_facts(())
-    filled = pipeline.fill_mirror(chosen, address, dry_run=dry_run, run=run, console=console)
+    filled = fill_mirror(chosen, address, dry_run=dry_run, run=run, console=console)
     served = url or next((one.mirror_url for one, _ in chosen if one.mirror_url), _UNKNOWN_URL)
     tarballs = _tarballs(filled, served.rstrip("/"))
     summary = {"to": address, "dry_run": dry_run, **_summary(filled, tarballs)}
