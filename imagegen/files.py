@@ -190,6 +190,14 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
 
 
 @contextlib.contextmanager
+def locking(file: Path) -> Iterator[None]:
+    """Keep other runs out of this block. `file` is made for it, and stays: its removal would be a race."""
+    with file.open("ab") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def holding(handle: IO[bytes], file: Path) -> Iterator[bool]:
     """Keep `file` from `remove_unless_held` while the block runs. False if it is another file now, or none."""
     fcntl.flock(handle, fcntl.LOCK_SH)

@@ -149,6 +149,7 @@ def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, conso
         ask=ask_over_https(run.environ, console, hosts=hosts),
         console=console,
         hosts=hosts,
+        private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),
         signatures=_signature_policy(targets, run, console),

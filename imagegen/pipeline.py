@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import imagegen
+from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.lock import Lock, lock_sha256
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
@@ -45,7 +46,7 @@ from imagegen.manifest.record import (
     record_artifacts,
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
-from imagegen.plan.download_policy import host_policy
+from imagegen.plan.download_policy import download_credentials, host_policy
 from imagegen.plan.model import BuildPlan, PlannedSignature
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, resolve
@@ -53,7 +54,8 @@ from imagegen.plan.signatures import signature_requests, trust_sources
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
-from imagegen.render import CREDENTIALS_VARIABLE, render
+from imagegen.providers.storage import Sign, storages
+from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
 from imagegen.signing.listing import Sources
 from imagegen.steps.evaluate import EvaluatedStep
@@ -96,6 +98,11 @@ class PreparedTarget:
         return host_policy(self.spec.config)
 
     @property
+    def mirror_url(self) -> str | None:
+        """The mirror of the config."""
+        return self.spec.config.artifacts.mirror
+
+    @property
     def credential_variables(self) -> dict[str, dict[str, str]]:
         """For each registry the names of the environment variables with its credentials."""
         return credential_variables(self.spec.config)
@@ -108,6 +115,25 @@ class PreparedTarget:
     def registry_credentials(self, run: RunFacts) -> dict[str, str]:
         """The credentials of its registries. A variable that is not set is an error with its name."""
         return read_credentials(self.credential_variables, run.environ)
+
+    @property
+    def download_credentials(self) -> Ways:
+        """For each host with private artifacts the way to sign in."""
+        return download_credentials(self.spec.config)
+
+    def private_hosts(self, run: RunFacts) -> PrivateHosts:
+        """The hosts whose files need credentials. Its check finds variables that are not set."""
+        return find_private_hosts(self.download_credentials, run)
+
+
+def find_private_hosts(ways: Ways, run: RunFacts) -> PrivateHosts:
+    """The hosts whose files need credentials: those of the environment, or those of a cloud."""
+
+    @functools.cache
+    def signer(cloud: str) -> Sign:
+        return storages()[cloud].signer(run)
+
+    return PrivateHosts(ways, run.environ, lambda cloud, urls, valid_s: signer(cloud)(urls, valid_s))
 
 
 def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
@@ -217,6 +243,20 @@ def plan_image(target: PreparedTarget, lock: Lock, lock_file: Path, decision: De
     )
 
 
+def _builder_secrets(plan: BuildPlan, run: RunFacts) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Packer's variables with secrets for the builder, and every text of them that no output may have."""
+    registries = read_credentials(plan.build.registry_credentials, run.environ)
+    urls = plan.build.private_downloads
+    made = find_private_hosts(plan.build.download_credentials, run).lasting(urls.values(), plan.downloads_s)
+    variables = {
+        CREDENTIALS_VARIABLE: builder_variable(registries, for_docker="docker" in plan.image.versions),
+        DOWNLOADS_VARIABLE: encode_addresses({name: made[url] for name, url in urls.items()}),
+    }
+    # The tree declares only the variables that it uses.
+    texts = (*secret_forms(registries), *address_texts(made.values()))
+    return {name: value for name, value in variables.items() if value}, texts
+
+
 def build(
     image: PlannedImage, tools: Toolchain, run: RunFacts, console: Console, on_error: OnError | None = None
 ) -> CloudImage:
@@ -225,21 +265,19 @@ def build(
     variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
     if cloud.build_variables:
         variables |= cloud.build_variables(plan, run)
-    credentials = read_credentials(plan.build.registry_credentials, run.environ)
-    if credentials:
-        for_docker = "docker" in plan.image.versions
-        variables[CREDENTIALS_VARIABLE] = builder_variable(credentials, for_docker=for_docker)
 
     def attempt(size: str) -> str:
+        # For each attempt, because signed addresses are valid for the time of one build.
+        secrets, hidden = _builder_secrets(plan, run)
         with show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display:
             return build_tree(
                 *(tools, folder.tree),
                 environ=run.environ,
-                variables={**variables, "builder_size": size},
+                variables={**variables, **secrets, "builder_size": size},
                 log=folder.log,
                 display=display,
                 timeout_s=plan.build.longest_s,
-                cloud=dataclasses.replace(_cloud_side(plan), secret_texts=secret_forms(credentials)),
+                cloud=dataclasses.replace(_cloud_side(plan), secret_texts=hidden),
                 on_error=on_error or OnError(),
             )
 
@@ -296,6 +334,7 @@ def build_and_publish(
     With `frozen`, the lock must be complete."""
     # Before the first request to the cloud: without the variables no build of this config can end well.
     target.registry_credentials(run)
+    target.private_hosts(run).check()
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
     lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
     verify_signatures(target, lock, lock_file, run=run, console=console)

@@ -89,9 +89,10 @@ START_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
 # In the engine's folder, which is closed to Users. start.ps1 deletes it at once.
-CREDENTIALS_PATH = "C:/ProgramData/imagegen/registries.ps1"
-# The HCL variable of variables.pkr.hcl.j2. imagegen hides the values of variables whose names end like this.
+CREDENTIALS_PATH = "C:/ProgramData/imagegen/credentials.ps1"
+# The HCL variables of variables.pkr.hcl.j2. imagegen hides the values of variables whose names end like this.
 CREDENTIALS_VARIABLE = "registry_secret"
+DOWNLOADS_VARIABLE = "download_secret"
 
 
 def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
@@ -109,11 +110,12 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
                 "name": phase.name,
                 "restart": phase.restart,
                 "steps": list(dict.fromkeys(step.name for step in phase.steps)),
-                "signs_in": _signs_in(plan, phase),
+                "credentials": _credentials(plan, phase),
             }
             for phase in plan.image.phases
         ],
         "has_registry_credentials": bool(plan.build.registry_credentials),
+        "has_private_downloads": bool(plan.downloading_phases),
         "credentials_path": CREDENTIALS_PATH,
         "begins_with_restart": any(
             resource.kind == "update" for phase in plan.image.phases for resource in phase.resources()
@@ -143,6 +145,12 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
         else:
             tree[f"guest/{name}"] = data
     return dict(sorted(tree.items()))
+
+
+def _credentials(plan: BuildPlan, phase: Phase) -> list[str]:
+    """Which credentials a phase needs: those of registries, and those of private artifacts."""
+    needed = {"registries": _signs_in(plan, phase), "downloads": phase.name in plan.downloading_phases}
+    return [name for name, is_needed in needed.items() if is_needed]
 
 
 def _signs_in(plan: BuildPlan, phase: Phase) -> bool:

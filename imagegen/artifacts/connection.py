@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from imagegen.artifacts.request import shown_url
+from imagegen.artifacts.request import host_of, shown_url
 from imagegen.errors import ConfigError
 from imagegen.hosts import ANY_HOST, HostPolicy
 
@@ -89,8 +89,8 @@ def get(
     read_s: float = READ_TIMEOUT_S,
     authorization: str = "",
 ) -> Iterator[httpx.Response]:
-    """The response after all redirects, its body not read yet. Credentials in the URL, and `authorization`, go to that
-    URL's host only. Each host must be one of `hosts`."""
+    """The response after all redirects, its body not read yet. Credentials in the URL go to that URL only, and
+    `authorization` to its host. Each host must be one of `hosts`."""
     current = url
     for _ in range(REDIRECTS + 1):
         proxy = proxy_for(_https_host(current, url, hosts), environ)
@@ -100,7 +100,7 @@ def get(
             trust_env=False,
             timeout=httpx.Timeout(read_s, connect=connect_s),
         )
-        secret = {"Authorization": authorization} if authorization and current == url else {}
+        secret = {"Authorization": authorization} if authorization and host_of(current) == host_of(url) else {}
         with client, _begun(client, current, {**headers, **secret}) as response:
             if not response.has_redirect_location:
                 yield response

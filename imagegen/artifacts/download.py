@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING
 import httpx
 
 from imagegen.artifacts import connection
+from imagegen.artifacts.credentials import Address, hint_for
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.files import replacing
@@ -40,7 +41,14 @@ LONGEST_RETRY_AFTER_S = 60.0
 LONGEST_HEADER = 1000
 
 _TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
+_REFUSING_STATUSES = frozenset({401, 403})
 _GZIP_NAMES = (".gz", ".tgz")
+
+
+class StatusError(ConfigError):
+    """The server has no such file for us. Another attempt would have the same status."""
+
+    status = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,17 +88,20 @@ def fetch(
     console: Console,
     expected_sha256: str | None = None,
     key: str = "",
+    address: Callable[[], Address] | None = None,
     stop: threading.Event | None = None,
     pause: Callable[[float], object] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> Fetched:
     """Download to `into`, which appears only when it is complete and has the expected digest, if one is given.
 
-    `key` is the config's key of the URL, for hints. Another thread sets `stop` to cancel the download.
-    `pause` waits between attempts, and `now` is the clock of the deadline.
+    `key` is the config's key of the URL, for hints. `address` gives the address of a private file, for each attempt.
+    Another thread sets `stop` to cancel the download. `pause` waits between attempts, and `now` is the clock of the
+    deadline.
     """
+    ended = stop or threading.Event()
     download = Download(
-        url=url, environ=environ, console=console, key=key, stop=stop or threading.Event(), pause=pause, now=now
+        url=url, environ=environ, console=console, key=key, address=address, stop=ended, pause=pause, now=now
     )
     with writing(into):
         into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -189,6 +200,8 @@ class Download:
     console: Console
     hosts: HostPolicy = ANY_HOST
     key: str = ""
+    address: Callable[[], Address] | None = None
+    """The address of a private file, for each attempt."""
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
     pause: Callable[[float], object] | None = None
     now: Callable[[], float] = time.monotonic
@@ -245,7 +258,15 @@ class Download:
             headers |= {"Range": f"bytes={part.size}-", "If-Range": part.version.validator}
         else:
             headers |= self.known.condition
-        with connection.get(self.url, headers, environ=self.environ, trust=trust, hosts=self.hosts) as response:
+        place = self.address() if self.address else Address(self.url)
+        with connection.get(
+            place.url,
+            headers,
+            environ=self.environ,
+            trust=trust,
+            hosts=self.hosts,
+            authorization=place.authorization,
+        ) as response:
             self._accept(response, part)
             pace = _Pace()
             with self.console.task(f"downloading {self.label}", part.total) as advance:
@@ -279,10 +300,14 @@ class Download:
             length = response.headers.get("content-length", "")
             part.version, part.total = version, int(length) if length.isdecimal() else None
         else:
-            raise ConfigError(
-                f"{self.label} cannot be downloaded: the server responded with status {status}",
-                hint=self._hint("check that the version and the URL exist"),
+            advice = "check that the version and the URL exist"
+            if status in _REFUSING_STATUSES:
+                advice = hint_for(self.url, is_private=self.address is not None)
+            error = StatusError(
+                f"{self.label} cannot be downloaded: the server responded with status {status}", hint=self._hint(advice)
             )
+            error.status = status
+            raise error
         self._reject_compressed(response)
         if part.total is not None and part.total > self.most_bytes:
             raise self._too_large()

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import datetime
 import email.utils
+import functools
 import os
 import secrets
 import threading
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version, check_digest, writing
-from imagegen.artifacts.image_lookup import Ask, ImageRequest, LockedImage, look_up_image
+from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
 from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact
 from imagegen.artifacts.opened import OpenedArtifact, open_artifacts
@@ -34,6 +35,7 @@ from imagegen.lines import counted
 from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
+    from imagegen.artifacts.credentials import Address, PrivateHosts
     from imagegen.artifacts.signatures import CheckedSignatures
     from imagegen.authenticode.model import Trust
     from imagegen.console import Console
@@ -107,12 +109,26 @@ class Sources:
     """Asks for published digests."""
     console: Console
     hosts: HostPolicy = ANY_HOST
+    private: PrivateHosts | None = None
+    """The hosts that need credentials."""
     needs_time: bool = False
     """Whether it must be known when an artifact was published, unless the config has its sha256."""
     lock: str = ""
     """The path of the lock, for `imagegen artifacts list`."""
     signatures: SignaturePolicy | None = None
     """What must be signed."""
+
+    def address(self, url: str) -> Callable[[], Address] | None:
+        """How the address of a private file is made; None for a file that everybody may read."""
+        return functools.partial(self.private.address, url) if self.private and self.private.is_private(url) else None
+
+    def ask_for_digest(self, url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        """Ask for a published digest, which is as private as its file."""
+        address = self.address(url)
+        if address is None:
+            return self.ask(url, headers, authorization)
+        private = address()
+        return self.ask(private.url, headers, private.authorization)
 
     def keeps(self, request: ArtifactRequest, known: LockedArtifact | None, refresh: Refresh) -> bool:
         """Whether the old entry is right as it is."""
@@ -209,6 +225,7 @@ class _Lookup:
             console=sources.console,
             hosts=sources.hosts,
             key=request.key,
+            address=sources.address(request.url),
             stop=self.stop,
             known=known,
         )
@@ -228,7 +245,7 @@ class _Lookup:
         tarball = next((opened[request.name].format for request in requests if request.form == "image"), None)
         images = read_image_tarball(found.file, tarball, first.name) if tarball else None
         checked = self._check_signatures(opened)
-        confirmed = confirm(first, found.fetched.sha256, self.sources.ask)
+        confirmed = confirm(first, found.fetched.sha256, self.sources.ask_for_digest)
         entries = {
             request.name: LockedArtifact(
                 url=request.url,

@@ -3,6 +3,7 @@
 import dataclasses
 import urllib.parse
 
+from imagegen.hosts import plain_host
 from imagegen.resources.model import ArtifactForm
 
 
@@ -83,3 +84,8 @@ def shown_url(url: str) -> str:
         return "an invalid URL"
     host = parts.hostname or ""
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
+
+
+def host_of(url: str) -> str:
+    """The host of a URL with its port, in the form for comparisons."""
+    return plain_host(urllib.parse.urlsplit(url).netloc.rpartition("@")[2])

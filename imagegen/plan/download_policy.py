@@ -1,4 +1,4 @@
-"""Applies the policy for downloads to requests: mirror, published digests, allowed and denied hosts. Pure."""
+"""Applies the policy for downloads to requests: mirror, published digests, credentials, hosts. Pure."""
 
 from __future__ import annotations
 
@@ -49,6 +49,14 @@ def host_policy(config: ImageConfig) -> HostPolicy:
 def _with_docker_hub(hosts: list[str]) -> list[str]:
     """The hosts; with Docker Hub the host of its registry, which has another name."""
     return [*hosts, ImageName.parse(DOCKER_HUB).host] if DOCKER_HUB in map(plain_host, hosts) else hosts
+
+
+def download_credentials(config: ImageConfig) -> dict[str, dict[str, str]]:
+    """For each host with private artifacts the way to sign in, by the keys of the config."""
+    return {
+        plain_host(one.host): one.model_dump(exclude={"host"}, exclude_none=True)
+        for one in config.artifacts.credentials
+    }
 
 
 def host_of(url: str) -> str:

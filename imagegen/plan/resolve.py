@@ -28,6 +28,7 @@ from imagegen.plan.context import (
     download_proxy,
     image_requests,
 )
+from imagegen.plan.download_policy import download_credentials
 from imagegen.plan.fitting import UnfitError, fit
 from imagegen.plan.model import (
     BuildPart,
@@ -154,11 +155,7 @@ def resolve(
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider, guest)
-    limits = {name: minutes * 60 for name, minutes in config.timeouts.steps.items()}
-    notes = {
-        item.step.name: StepNotes(item.step.meta.summary, limits.get(item.step.name, _time_limit(item)))
-        for item in evaluated
-    }
+    notes = {item.step.name: _notes(item, config.timeouts.steps) for item in evaluated}
     bundle = needed_files(guest, _kinds_of(phases)) | {
         path: text for step in evaluated for path, text in step.texts.items()
     }
@@ -187,10 +184,16 @@ def resolve(
         stated=stated_settings(spec),
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
+        download_credentials=download_credentials(config),
         signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
         all_signed=spec.facts.all_signed,
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
+
+
+def _notes(item: EvaluatedStep, minutes: Mapping[str, int]) -> StepNotes:
+    own = minutes.get(item.step.name)
+    return StepNotes(item.step.meta.summary, _time_limit(item) if own is None else own * 60)
 
 
 def _time_limit(item: EvaluatedStep) -> int:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from imagegen.artifacts.credentials import Ways
     from imagegen.documents.yaml import YamlPath
     from imagegen.errors import Problem
+    from imagegen.rehearsal.network.cloud import CloudOptions
 
 
 def reject_unsupported(loaded: loading.Loaded, target: str) -> None:
@@ -128,4 +130,19 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
         registry_credentials=prepared.credential_variables,
         signing_roots=signer.roots if signer else b"",
         reaches_windows_update=config.windows.updates is not None,
+        download_credentials=prepared.download_credentials,
+        accounts_beside=_accounts_beside(spec.provider, prepared.download_credentials),
     )
+
+
+def _accounts_beside(target: str, ways: Ways) -> dict[str, CloudOptions]:
+    """The initial states of the other clouds to which downloads sign in."""
+    found = {}
+    for name in dict.fromkeys(way["sign_in"] for way in ways.values() if way.get("sign_in", target) != target):
+        options = stand_in(name).account_options
+        if options is None:
+            raise RefusedError(
+                f"a rehearsal cannot sign in to {name}", hint="leave sign_in out of artifacts.credentials"
+            )
+        found[name] = options()
+    return found

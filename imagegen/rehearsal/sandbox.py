@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from imagegen.artifacts.cache import FOLDER_VARIABLE
+from imagegen.artifacts.credentials import SIGN_IN
 from imagegen.artifacts.registry_credentials import read_credentials
 from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.authenticode.certificates import read_certificate, read_pem
@@ -31,6 +32,7 @@ from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifact_server import ArtifactServer
 from imagegen.rehearsal.network.network import Network
+from imagegen.rehearsal.network.private_files import demands_of
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.rehearsal.winrm.observations import Cost
 from imagegen.rehearsal.winrm.server import WinRMServer
@@ -40,10 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from imagegen.artifacts.credentials import Ways
     from imagegen.rehearsal.expected import Expected
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.cloud import CloudOptions
     from imagegen.rehearsal.network.machine import MachineIdentity
+    from imagegen.rehearsal.network.messages import Request, Response
     from imagegen.rehearsal.winrm.command import Write
 
 _DOWNLOAD_S = 30.0
@@ -79,10 +83,16 @@ class SandboxSetup:
     """The roots of the stand-ins' signatures, in PEM. The machine trusts them. Empty if nothing is signed."""
     reaches_windows_update: bool = False
 
+    download_credentials: Ways = dataclasses.field(default_factory=dict)
+    """For each host with private artifacts the way to sign in."""
+    accounts_beside: Mapping[str, CloudOptions] = dataclasses.field(default_factory=dict)
+    """The initial states of other clouds to which downloads sign in."""
+
     @property
-    def registry_variables(self) -> dict[str, str]:
-        """The stand-ins for the values of these variables. The user's own stay outside."""
-        names = (name for registry in self.registry_credentials.values() for name in registry.values())
+    def secret_variables(self) -> dict[str, str]:
+        """The stand-ins for the values of the variables that the config names. The user's own stay outside."""
+        rows = (*self.registry_credentials.values(), *self.download_credentials.values())
+        names = (name for row in rows for key, name in row.items() if key != SIGN_IN)
         return {name: f"stand-in-for-{name}" for name in names}
 
 
@@ -100,12 +110,14 @@ class Sandbox:
         self._closing = contextlib.ExitStack()
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
-        artifacts = ArtifactServer(setup.artifacts, digests=setup.digests)
-        self._credentials = read_credentials(setup.registry_credentials, setup.registry_variables)
+        self._demands = demands_of(setup.download_credentials, setup.secret_variables)
+        admit = dict.fromkeys(self._demands, self._admit)
+        artifacts = ArtifactServer(setup.artifacts, digests=setup.digests, admit=admit)
+        self._credentials = read_credentials(setup.registry_credentials, setup.secret_variables)
         registries = Registries(setup.images, setup.mirrors, beside=artifacts, credentials=self._credentials)
         self.network = Network(
             scratch,
-            [setup.cloud_options],
+            [setup.cloud_options, *setup.accounts_beside.values()],
             artifacts=artifacts,
             hosts=dict.fromkeys(registries.hosts, registries),
             on_machine=self._start_guest,
@@ -127,7 +139,7 @@ class Sandbox:
         """The environment of a child process in this sandbox."""
         # Otherwise the user's cache would have stand-ins under the URLs of real artifacts.
         downloads = {FOLDER_VARIABLE: str(self._scratch.absolute() / "downloads")}
-        environ = {**self.network.child_environ(parent), **self._setup.registry_variables, **downloads}
+        environ = {**self.network.child_environ(parent), **self._setup.secret_variables, **downloads}
         if self._setup.signing_roots:
             file = self._scratch / "signing-roots.pem"
             file.write_bytes(self._setup.signing_roots)
@@ -176,7 +188,7 @@ class Sandbox:
     def _start_guest(self, identity: MachineIdentity) -> int | None:
         try:
             tree = self._setup.tree()
-            expected = expected_from_tree(tree, self._credentials)
+            expected = expected_from_tree(tree, self._credentials, self._demands)
             self._check_bootstrap(identity, tree)
         except VerificationError as error:
             with self._lock:
@@ -238,12 +250,18 @@ class Sandbox:
         if name and identity.user_data.strip() != (tree / name).read_bytes().strip():
             raise VerificationError(f"the user data of the machine differs from {name} of the tree")
 
-    def _fetch(self, url: str, proxy: str | None) -> bytes:
+    def _admit(self, request: Request) -> Response | None:
+        """The answer of a host with private artifacts to a request that it refuses."""
+        names = (self._setup.cloud, *self._setup.accounts_beside)
+        clouds = {name: cloud.admit for name, cloud in zip(names, self.network.clouds, strict=True)}
+        return self._demands[request.host].admit(request, clouds)
+
+    def _fetch(self, url: str, authorization: str, proxy: str | None) -> bytes:
         """Download a URL in the same way as the guest, through the network's proxy, which is also the config's proxy.
 
         Only the certificate authority of the rehearsal is trusted.
         """
-        answer = self._get(url, {}, proxy)
+        answer = self._get(url, _with_authorization({}, authorization), proxy)
         if answer.status_code in _RETRIED_STATUSES:
             raise ConnectionError(f"HTTP {answer.status_code}")
         if answer.status_code != httpx.codes.OK:
@@ -253,9 +271,8 @@ class Sandbox:
     def _browse(
         self, url: str, headers: Mapping[str, str], authorization: str, proxy: str | None
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """What containerd gets from a registry. httpx sends an Authorization header to the host of the URL only."""
-        secret = {"Authorization": authorization} if authorization else {}
-        answer = self._get(url, {**headers, **secret}, proxy)
+        """What containerd gets from a registry."""
+        answer = self._get(url, _with_authorization(headers, authorization), proxy)
         return answer.status_code, {key.lower(): text for key, text in answer.headers.items()}, answer.content
 
     def _get(self, url: str, headers: Mapping[str, str], proxy: str | None) -> httpx.Response:
@@ -270,6 +287,11 @@ class Sandbox:
                 return client.get(url, headers=dict(headers), follow_redirects=True)
         except httpx.TransportError as error:
             raise ConnectionError(str(error)) from error
+
+
+def _with_authorization(headers: Mapping[str, str], authorization: str) -> dict[str, str]:
+    """httpx sends this header to the host of the URL only."""
+    return {**headers, **({"Authorization": authorization} if authorization else {})}
 
 
 def _run_script(machine: Machine, path: str, write: Write, act: Callable[[], Outcome]) -> int:

@@ -109,18 +109,26 @@ function Get-Entry { [CmdletBinding()] param($Plan)
     }
 }
 
-function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest, [string]$Registries)
+function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest, [hashtable]$Secrets)
+    $utf8 = New-Object -TypeName System.Text.UTF8Encoding
     $session = @{
-        Registries = (New-Object -TypeName System.Text.UTF8Encoding).GetString([System.Convert]::FromBase64String($Registries))
+        Registries = $utf8.GetString([System.Convert]::FromBase64String($Secrets.REGISTRIES))
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = @{}; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
         State = @{ Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{} }; Signatures = @{}; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
     foreach ($one in $Plan.signatures.PSObject.Properties) { $session.Signatures[$one.Name] = $one.Value }
+    $downloads = ConvertFrom-Json -InputObject ($utf8.GetString([System.Convert]::FromBase64String($Secrets.DOWNLOADS)))
     foreach ($one in $Plan.artifacts.PSObject.Properties) {
         $path = "$Root\artifacts\$($one.Value.sha256)"
-        $session.Artifacts[$one.Name] = @{ Name = $one.Name; Url = $one.Value.url; Digest = $one.Value.sha256; Size = $one.Value.size; Path = $path }
+        # A private artifact has another URL, with a query, and a header for the first host.
+        $private = $downloads.PSObject.Properties[$one.Name]
+        $from, $authorization = if ($null -ne $private) { $private.Value.url, $private.Value.authorization } else { $one.Value.url, '' }
+        $session.Artifacts[$one.Name] = @{
+            Name = $one.Name; Url = [System.Uri]$one.Value.url; From = [System.Uri]$from; Authorization = [string]$authorization
+            Digest = $one.Value.sha256; Size = $one.Value.size; Path = $path
+        }
     }
     # The blocks of the kinds run in this module, with its settings.
     foreach ($kind in Get-SortedText -Text @($session.Entries | ForEach-Object -Process { $_.Kind })) {
@@ -375,7 +383,7 @@ function Invoke-Inspection { [CmdletBinding()] param($Session, [string]$Name)
 }
 
 # Runs the engine. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
-function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Registries, [switch]$Check)
+function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [hashtable]$Secrets, [switch]$Check)
     $names = @($Plan.phases | ForEach-Object -Process { $_.name })
     if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Check)) {
         throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")
@@ -384,7 +392,7 @@ function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, 
     if ([string]$build -cne [string]$Plan.windows.build) {
         throw (Get-Failure -ExitCode 4 -Message "the plan is for Windows Server $($Plan.windows.release), build $($Plan.windows.build); this machine has build $build")
     }
-    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest -Registries $Registries
+    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest -Secrets $Secrets
     if (-not $Check) { return (Invoke-Phase -Session $session -Name $Phase) }
     $session.Log = $null
     return (Invoke-Inspection -Session $session -Name $Phase)

@@ -72,7 +72,7 @@ def capture_with_bundle(target: str, folder: Path, config: loading.Loaded | None
     machine.browse = browse
     machine.files.write(tree_of.BUNDLE_PATH, expected.bundle)
     for phase in expected.phases:
-        outcome = run_entry(machine, phase.arguments, lambda url, _proxy: artifacts[url])
+        outcome = run_entry(machine, phase.arguments, lambda url, *_: artifacts[url])
         assert outcome.exit_code in (0, 3010), outcome.output
         if phase.restart:
             machine.restart()

@@ -100,7 +100,7 @@ def _run(machine: Machine, arguments: Sequence[str], artifacts: Mapping[str, byt
     """Run a phase, and again after each interruption. Returns what it printed."""
     while True:
         with contextlib.suppress(Interrupted):
-            outcome = run_entry(machine, arguments, lambda url, _proxy: artifacts[url])
+            outcome = run_entry(machine, arguments, lambda url, *_: artifacts[url])
             if outcome.exit_code not in (0, 3010):
                 raise BuildFailed(outcome.output.splitlines()[-1])
             return outcome.output

@@ -11,7 +11,8 @@ import pytest
 
 from imagegen.artifacts import download
 from imagegen.artifacts.connection import proxy_for
-from imagegen.artifacts.download import fetch
+from imagegen.artifacts.credentials import Address
+from imagegen.artifacts.download import StatusError, fetch
 from imagegen.artifacts.request import shown_url
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
@@ -204,6 +205,49 @@ def test_a_user_in_the_url_is_sent_and_not_told(server: Server, into: Path) -> N
     assert server.asked[0][1]["authorization"].startswith("Basic ")
     assert "authorization" not in server.asked[1][1]
     assert not {"hunter2", "robot", "secret"} & set(_words(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("place", "is_sent"),
+    [("{url}/elsewhere", True), ("/elsewhere", True), ("https://localhost:{port}/elsewhere", False)],
+    ids=["same host", "path", "other host"],
+)
+def test_credentials_of_an_address_stay_at_its_host(server: Server, into: Path, place: str, *, is_sent: bool) -> None:
+    location = place.format(url=server.url, port=server.url.rpartition(":")[2])
+    server.answers = [Answer(302, {"Location": location}), Answer(body=DATA)]
+    address = Address(f"{server.url}/containerd.tar.gz?sig=secret", "Bearer secret")
+    server.fetch(into, address=lambda: address)
+    assert [path for path, _ in server.asked] == ["/containerd.tar.gz?sig=secret", "/elsewhere"]
+    assert [headers.get("authorization") for _, headers in server.asked] == [
+        "Bearer secret",
+        "Bearer secret" if is_sent else None,
+    ]
+
+
+def test_each_attempt_has_an_address_of_its_own(server: Server, into: Path) -> None:
+    server.answers = [Answer(503), Answer(body=DATA)]
+    addresses = iter([Address(f"{server.url}/a?sig=1"), Address(f"{server.url}/a?sig=2")])
+    server.fetch(into, address=lambda: next(addresses))
+    assert [path for path, _ in server.asked] == ["/a?sig=1", "/a?sig=2"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    ("secret", "hint"),
+    [("?sig=secret", "check the credentials of 127.0.0.1"), ("", "write 127.0.0.1")],
+    ids=["private", "public"],
+)
+def test_a_refused_download_says_where_its_credentials_belong(
+    server: Server, into: Path, status: int, secret: str, hint: str
+) -> None:
+    server.answers = [Answer(status)]
+    address = Address(f"{server.url}/containerd.tar.gz{secret}")
+    with pytest.raises(StatusError) as refused:
+        server.fetch(into, address=(lambda: address) if secret else None, key="overrides.containerd_url")
+    assert refused.value.status == status
+    assert refused.value.hint.startswith(hint)
+    assert refused.value.hint.endswith("or set overrides.containerd_url to another URL")
+    assert "secret" not in f"{refused.value.message}{refused.value.hint}{server.said.getvalue()}"
 
 
 def test_nothing_secret_is_narrated(server: Server, into: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -68,6 +68,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "errors", "files", "imagegen", "lines", "plan", "providers"),
         *("render", "resources"),
     },
+    "mirror": {
+        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources", "signals"),
+    },
     "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
     "loading": {
@@ -88,13 +91,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         *("artifacts", "attest", "authenticode", "build", "catalog", "compare", "config", "console", "describe"),
         *("doctor", "documents", "errors", "explain", "files", "imagegen", "judging", "leftovers", "lines", "loading"),
-        *("locking", "manifest", "pipeline", "plan"),
+        *("locking", "manifest", "mirror", "pipeline", "plan"),
         *("providers", "rehearsal", "resources", "rules", "samples", "signing"),
     },
     "__main__": {"cli"},
 }
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
+    "mirror": {"console", "pipeline"},
     "artifacts": {"console"},
     "locking": {"authenticode", "console", "pipeline", "providers"},
     "judging": {"config", "documents", "providers", "settle", "steps"},

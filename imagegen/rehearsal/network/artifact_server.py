@@ -13,13 +13,17 @@ from imagegen.rehearsal.network.messages import Request, Response
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from imagegen.rehearsal.network.private_files import Admit
+
 # Old enough for every quarantine.
 _PUBLISHED = "Wed, 01 Jan 2020 00:00:00 GMT"
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
 
 
 class ArtifactServer:
-    """Answers HEAD, GET and range requests. It compares the query only if the URL of the artifact has one."""
+    """Answers HEAD, GET and range requests. It compares the query only if the URL of the artifact has one.
+
+    `admit` has, by the names of hosts with private files, what decides whether a request may have one."""
 
     def __init__(
         self,
@@ -27,11 +31,13 @@ class ArtifactServer:
         *,
         digests: Mapping[str, bytes] | None = None,
         redirects: Mapping[str, str] | None = None,
+        admit: Mapping[str, Admit] | None = None,
     ) -> None:
         self._files = {**files, **(digests or {})}
         # imagegen asks whether a server has a digest beside a file.
         self._absent = {address for url in files for address in offered_digests(url)} - self._files.keys()
         self._redirects = dict(redirects or {})
+        self._admit = dict(admit or {})
         for url in (*self._files, *self._redirects):
             if urllib.parse.urlsplit(url).scheme != "https":
                 raise ValueError(f"not an https URL: {url}")
@@ -44,6 +50,11 @@ class ArtifactServer:
     def __call__(self, request: Request) -> Response:
         full_url = f"https://{request.host}{request.target}"
         bare_url = f"https://{request.host}{request.path}"
+        if request.host in self._admit:
+            if refusal := self._admit[request.host](request):
+                return refusal
+        elif "authorization" in request.headers:
+            return Response(400, fault=f"{request.host} received credentials that it did not ask for")
         if request.method not in ("GET", "HEAD"):
             return Response(405, fault=f"unexpected download request {request.method} {bare_url}")
         for url in (full_url, bare_url):

@@ -89,6 +89,7 @@ FIELDS: dict[type, dict[str, object]] = {
         "stated": {"allow_eol": True},
         "proxy": {"url": "http://proxy.example.com:3128", "bypass": []},
         "registry_credentials": {"registry.example.com": {"username_env": "A_USER", "password_env": "A_PASSWORD"}},
+        "download_credentials": {"artifacts.example.com": {"token_env": "A_TOKEN"}},
         "all_signed": True,
         "signatures": {"0" * 64: PlannedSignature("CN=A", "a" * 64, "CN=Root", "b" * 64)},
     },

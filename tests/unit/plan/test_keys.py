@@ -58,9 +58,9 @@ def test_every_unimplemented_feature_is_met() -> None:
 
 @pytest.mark.parametrize("path", ROWS)
 def test_key_has_its_effect(path: str, decide: Decide, tmp_path: Path) -> None:
-    """`value` is another value, or the key's own first example; `with` is what must stand beside it, `files` what must
-    lie beside the config, `signed` the folder with the signed scripts, and `on` the cloud, where only one has an
-    effect."""
+    """`value` is another value, or the key's own first example; `with` is what must stand beside it, `without` what it
+    takes the place of, `files` what must lie beside the config, `signed` the folder with the signed scripts, and `on`
+    the cloud, where only one has an effect."""
     row = ROWS[path]
     for name, text in row.get("files", {}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +71,8 @@ def test_key_has_its_effect(path: str, decide: Decide, tmp_path: Path) -> None:
     if "signed" in row:
         write_root(tmp_path)
     after = copy.deepcopy(before)
+    for place in row.get("without", []):
+        _put(after, place, None)
     _put(after, path, row.get("value", next(iter(KEYS[path].field.examples or []))))
     assert after != before
     is_azures = path.startswith("targets.azure.") or path.endswith(".azure") or row.get("on") == "azure"

@@ -279,7 +279,7 @@ def test_the_machine_has_the_programs_of_the_override(name: str, tmp_path: Path)
     machine.files.write(ZIP, bundle)
     pins = ["-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(said).hexdigest()]
     for phase in decision.plan.image.phases:
-        outcome = run_entry(machine, ["-Phase", phase.name, "-Bundle", ZIP, *pins], lambda url, _: bytes_at[url])
+        outcome = run_entry(machine, ["-Phase", phase.name, "-Bundle", ZIP, *pins], lambda url, *_: bytes_at[url])
         assert outcome.exit_code in (0, RESTART_DUE), outcome.output
         machine.restart()
     assert {path: machine.files.read(path) for path in layout.files} == dict(layout.files)

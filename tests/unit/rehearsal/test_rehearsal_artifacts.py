@@ -112,7 +112,7 @@ def _carry_out(decided: Decided, disk: Path) -> str:
     machine.files.write(ZIP, bundle)
     pins = ["-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(said).hexdigest()]
     for phase in plan.image.phases:
-        outcome = run_entry(machine, ["-Phase", phase.name, "-Bundle", ZIP, *pins], lambda url, _: stand_ins[url])
+        outcome = run_entry(machine, ["-Phase", phase.name, "-Bundle", ZIP, *pins], lambda url, *_: stand_ins[url])
         if outcome.exit_code not in (0, RESTART_DUE):
             return outcome.output
         machine.restart()

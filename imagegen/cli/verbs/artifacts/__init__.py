@@ -10,10 +10,11 @@ VERBS: Final = {
     "gc": "List or remove what the cache need not keep.",
     "inspect": "Show what is in a download.",
     "list": "List the files in the cache.",
+    "mirror": "Fill a mirror with all downloads of configs.",
     "verify": "Verify the files in the cache.",
 }
 
 
 @click.group(commands=make_verbs(VERBS, "artifacts"))
 def artifacts() -> None:
-    """Inspect downloads, and care for the cache of downloads."""
+    """Inspect downloads, copy them to a mirror, and care for the cache of downloads."""
