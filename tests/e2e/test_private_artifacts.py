@@ -100,6 +100,9 @@ def test_private_artifacts_are_used_and_their_credentials_nowhere_afterwards(cas
         assert sandbox.missing == []
         # Two artifacts, for the lock and for the builder. The lock also asks for published digests beside them.
         assert len([request for request in asked if request.path.endswith(".tar.gz")]) == 4
+        # A key of the account signs all addresses of the lock, and another one those of the builder.
+        keys = [note for note in sandbox.network.notes(case.host) if note == "blob:userdelegationkey"]
+        assert len(keys) in ((2,) if "azure" in case.way else (0,))
         markers = markers_of(_secrets(setup, asked))
         assert len(markers) > 6
         assert sandbox.captured is not None

@@ -62,15 +62,15 @@ class Signer:
         self._keys: dict[str, _Key] = {}
 
     def __call__(self, urls: Sequence[str], valid_s: float) -> dict[str, str]:
-        return {url: self._sign(urllib.parse.urlsplit(url), valid_s) for url in urls}
+        now = datetime.datetime.now(datetime.UTC)
+        return {url: self._sign(urllib.parse.urlsplit(url), now, valid_s) for url in urls}
 
-    def _sign(self, url: urllib.parse.SplitResult, valid_s: float) -> str:
-        key = self._key(url.netloc, valid_s)
+    def _sign(self, url: urllib.parse.SplitResult, now: datetime.datetime, valid_s: float) -> str:
+        key = self._key(url.netloc, now, valid_s)
         resource = f"/blob/{url.netloc.partition('.')[0]}{urllib.parse.unquote(url.path)}"
         return f"{url.geturl()}?{_signature(key, resource)}"
 
-    def _key(self, host: str, valid_s: float) -> _Key:
-        now = datetime.datetime.now(datetime.UTC)
+    def _key(self, host: str, now: datetime.datetime, valid_s: float) -> _Key:
         end = now + _SKEW + datetime.timedelta(seconds=valid_s)
         known = self._keys.get(host)
         if known and known.end >= end:

@@ -14,6 +14,7 @@ import pytest
 
 from imagegen.artifacts import lookup
 from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.credentials import Address, PrivateHosts
 from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version
 from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import Lock, LockedArtifact
@@ -81,6 +82,9 @@ class World:
         self.downloaded: list[str] = []
         self.unchanged: list[str] = []
         self.asked: list[str] = []
+        self.addresses: list[Address | None] = []
+        """Of each download, if it is a private one."""
+        self.private: PrivateHosts | None = None
         self.warnings: list[str] = []
 
     def warn(self, text: str) -> None:
@@ -95,7 +99,13 @@ class World:
     ) -> dict[str, LockedArtifact]:
         console = Console(io.StringIO(), plain=True)
         sources = Sources(
-            environ={}, cache=self.cache, ask=self.ask, console=console, needs_time=needs_time, lock="/x.lock.json"
+            environ={},
+            cache=self.cache,
+            ask=self.ask,
+            console=console,
+            private=self.private,
+            needs_time=needs_time,
+            lock="/x.lock.json",
         )
         return lock_artifacts({request.name: request for request in requests}, old, sources, refresh)
 
@@ -124,6 +134,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
             here.unchanged.append(url)
             raise UnchangedError
         here.downloaded.append(url)
+        here.addresses.append(download.address() if download.address else None)
         file.write(data)
         return Fetched(sha256(data), len(data), version)
 
@@ -394,3 +405,15 @@ def test_a_published_digest_confirms_each_artifact_of_its_url(world: World) -> N
     found = world.lock(*requests)
     assert [artifact.confirmed for artifact in found.values()] == [[address], [address]]
     assert world.asked == [address]
+
+
+@pytest.mark.parametrize("is_private", [True, False])
+def test_a_published_digest_is_as_private_as_its_file(world: World, *, is_private: bool) -> None:
+    """With a query, so that the address has it and the lock does not."""
+    ways = {"b.test" if is_private else "a.test": {"query_env": "A_SAS"}}
+    world.private = PrivateHosts(ways, {"A_SAS": "sig=secret"}, lambda *_: {})
+    world.documents = {f"{B}.sha256?sig=secret" if is_private else f"{B}.sha256": sha256(WEB[B]).encode()}
+    found = world.lock(dataclasses.replace(asks("b", B, form="archive"), own=True))
+    assert found["b"].confirmed == [f"{B}.sha256"]
+    assert [address is not None for address in world.addresses] == [is_private]
+    assert all(("?sig=secret" in url) is is_private for url in world.asked)

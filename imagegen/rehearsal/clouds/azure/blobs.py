@@ -51,7 +51,8 @@ class Blobs:
         application = self._application
         version = request.headers.get("x-ms-version", "")
         fields = (application.object_id, application.tenant, found[1], found[2], "b", version)
-        self._keys[fields] = secrets.token_bytes(32)
+        # The same request has the same key.
+        self._keys.setdefault(fields, secrets.token_bytes(32))
         names = ("SignedOid", "SignedTid", "SignedStart", "SignedExpiry", "SignedService", "SignedVersion")
         rows = "".join(f"<{name}>{value}</{name}>" for name, value in zip(names, fields, strict=True))
         value = base64.b64encode(self._keys[fields]).decode()
