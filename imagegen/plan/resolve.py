@@ -13,11 +13,11 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic
 
-from imagegen.artifacts.lock import Lock, LockedArtifact
+from imagegen.artifacts.lock import Lock
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError, Problem
@@ -39,11 +39,12 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
+from imagegen.plan.pins import pin_image
 from imagegen.plan.settings import stated_settings
 from imagegen.plan.signatures import find_unchecked, plan_signatures, signature_requests
-from imagegen.resources.image_name import ImageName
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, Resource
+from imagegen.resources.update import ENGINE_MODULE
 from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.model import Step
 
@@ -123,7 +124,6 @@ def cut_phases(steps: Sequence[TypedStep]) -> list[list[PlacedResource]]:
     return [*cut, []] if cut and cut[-1][-1].resource.may_restart else cut
 
 
-_SAVE = "save it under this name with `docker save` of Docker 25 or later, or with `ctr images export`"
 # Time for the engine's own work in a phase, besides the time of its steps.
 _PHASE_MARGIN_S = 600
 
@@ -153,7 +153,7 @@ def resolve(
     config = spec.config
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
-    phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider)
+    phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider, guest)
     limits = {name: minutes * 60 for name, minutes in config.timeouts.steps.items()}
     notes = {
         item.step.name: StepNotes(item.step.meta.summary, limits.get(item.step.name, _time_limit(item)))
@@ -223,16 +223,22 @@ def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[
 
 
 def _phases(
-    evaluated: tuple[EvaluatedStep, ...], lock: Lock, images: Mapping[str, ImageRequest], provider: str
+    evaluated: tuple[EvaluatedStep, ...],
+    lock: Lock,
+    images: Mapping[str, ImageRequest],
+    provider: str,
+    guest: Mapping[str, bytes],
 ) -> tuple[Phase, ...]:
     problems: list[Problem] = []
     requests = artifact_requests(evaluated)
-    typed = [(step, tuple(_resources(step, lock, requests, images, problems))) for step in evaluated]
+    typed = [(step, tuple(_resources(step, lock, requests, images, guest, problems))) for step in evaluated]
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
+    # A resource that is missing here makes no path, and that says nothing about those which need it.
+    missing = () if problems else _find_missing_paths(placed, stock_paths(provider))
     problems += [
         *find_wrong_restarts(typed),
-        *_find_missing_paths(placed, stock_paths(provider)),
+        *missing,
         *_find_duplicates(placed),
     ]
     if problems:
@@ -243,14 +249,15 @@ def _phases(
 def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
     """A phase of the plan. Consecutive resources of one step are one entry."""
     steps = tuple(
-        PlannedStep(
-            name,
-            repeated,
-            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields(), item.until) for item in placed),
-        )
+        PlannedStep(name, repeated, tuple(_planned(item) for item in placed))
         for (name, repeated), placed in itertools.groupby(phase, key=lambda item: (item.step.name, item.repeated))
     )
     return Phase(f"phase-{number}", restart=any(item.resource.may_restart for item in phase), steps=steps)
+
+
+def _planned(item: PlacedResource) -> PlannedResource:
+    planned = item.resource.planned()
+    return PlannedResource(item.id, planned.kind, planned.fields(), item.until)
 
 
 def _resources(
@@ -258,6 +265,7 @@ def _resources(
     lock: Lock,
     requests: Mapping[str, ArtifactRequest],
     images: Mapping[str, ImageRequest],
+    guest: Mapping[str, bytes],
     problems: list[Problem],
 ) -> Iterator[tuple[Draft, Resource]]:
     document = step.step.resources
@@ -265,10 +273,12 @@ def _resources(
         fields, name = dict(draft.fields), str(draft.fields.get("artifact"))
         artifact = lock.artifacts.get(name)
         if draft.kind == "image":
-            missing_image = _pin_image(fields, lock, images, artifact)
+            missing_image = pin_image(fields, lock, images, artifact)
             if missing_image:
                 problems.append(document.problem(draft.path, *missing_image))
                 continue
+        if fields.get("source") == ENGINE_MODULE:
+            fields["sha256"] = _sha256(guest[ENGINE_MODULE])
         try:
             fitted = fit(draft.kind, fields, artifact, requests[name]) if artifact else [(draft.kind, fields)]
         except UnfitError as error:
@@ -279,45 +289,6 @@ def _resources(
                 yield dataclasses.replace(draft, kind=kind), KINDS[kind].model_validate(final)
             except pydantic.ValidationError as error:
                 problems += model_problems(error, document, KINDS[kind], draft.path)
-
-
-def _pin_image(
-    fields: dict[str, Any], lock: Lock, requests: Mapping[str, ImageRequest], tarball: LockedArtifact | None
-) -> tuple[str, str] | None:
-    """Fill in what the lock says about a container image, and its whole name. Returns a problem with its hint."""
-    image = ImageName.parse(str(fields.get("name")))
-    fields["name"] = str(image)
-    if fields.get("artifact"):
-        return _pin_tarball(fields, requests[str(image)], tarball)
-    if locked := lock.images.get(str(image)):
-        # An index would let the runtime choose a manifest: containerd finds none that needs isolation, and Docker
-        # prefers none of the older builds. By a digest, Docker has an image only under the one that it was pulled by.
-        by_manifest = bool(fields.get("docker")) or locked.needs_isolation(requests[str(image)])
-        digest = locked.manifest if by_manifest else locked.digest
-        pulled = image if fields.get("docker") and image.digest else dataclasses.replace(image, tag="", digest=digest)
-        fields["reference"] = str(pulled)
-        fields |= locked.model_dump(include={"layers", "size"})
-        fields["digest"] = locked.config if fields.get("docker") else digest
-    return None
-
-
-def _pin_tarball(
-    fields: dict[str, Any], request: ImageRequest, tarball: LockedArtifact | None
-) -> tuple[str, str] | None:
-    images = (tarball.images if tarball else None) or {}
-    name, found = fields["name"], images.get(fields["name"])
-    if found is None:
-        has = ", ".join(sorted(images)[:12]) or "none"
-        return f"the tarball has no image {name} for Windows: it has {has}", _SAVE
-    variant = found.choose(request)
-    if variant is None:
-        has = ", ".join(sorted(one.os_version for one in found.variants))
-        return f"the tarball has {name} only for Windows {has}", "save the image for the Windows release of the config"
-    if not (variant.docker if fields.get("docker") else found.digest):
-        return f"{'Docker' if fields.get('docker') else 'containerd'} finds no name in this tarball", _SAVE
-    fields |= {"layers": variant.layers, "size": variant.size}
-    fields["digest"] = variant.config if fields.get("docker") else found.digest
-    return None
 
 
 def _find_missing_paths(placed: Iterable[PlacedResource], stock: Iterable[str]) -> Iterator[Problem]:

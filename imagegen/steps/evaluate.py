@@ -21,6 +21,7 @@ from imagegen.errors import ConfigError, Problem
 from imagegen.resources import release_record
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, ArtifactForm
+from imagegen.resources.update import ENGINE_MODULE
 from imagegen.steps.model import ArtifactMeta, Step
 from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
 
@@ -255,8 +256,10 @@ def _form(artifact: str, step: Step, drafts: Sequence[Draft]) -> ArtifactForm:
     entries = step.resources.data if isinstance(step.resources.data, list) else []
     declared = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
     uses = [*((draft.kind, draft.fields) for draft in drafts), *declared]
-    kinds = {kind for kind, fields in uses if isinstance(fields, dict) and fields.get("artifact") == artifact}
-    return min({KINDS[kind].artifact_form for kind in kinds & KINDS.keys()} - {"file"}, default="file")
+    found = [use for use in uses if isinstance(use[1], dict) and use[1].get("artifact") == artifact]
+    forms = {KINDS[kind].artifact_form for kind, _ in found if kind in KINDS}
+    forms |= {"archive" for _, fields in found if fields.get("member")}
+    return min(forms - {"file"}, default="file")
 
 
 def _taken_files(artifact: str, drafts: Sequence[Draft]) -> dict[TakenFile, None]:
@@ -327,7 +330,7 @@ def _with_text(
     fields = dict(draft.fields)
     template = fields.pop("template", None)
     key, folder = ("source", "files") if template is None else ("template", "templates")
-    if draft.fields.get(key) is None:
+    if draft.fields.get(key) in (None, ENGINE_MODULE):
         return draft
     known: Mapping[str, str | bytes] = step.files if template is None else step.templates
     name, place = str(draft.fields[key]), (*draft.path, key)

@@ -30,7 +30,7 @@ _SHOWN_FIELDS = {
     "registry": ("type", "data"),
     "script": ("arguments", "good_exit_codes", "timeout_s"),
     "service": ("start", "state"),
-    "environment": ("value",),
+    "environment": ("data",),
 }
 
 # The manifest of a machine with thousands of files has a few megabytes, and so has a plan.
@@ -120,14 +120,13 @@ def _signature_lines(signatures: Collection[PlannedSignature]) -> Iterator[str]:
 
 
 def _resource_line(resource: PlannedResource) -> str:
-    label = resource.id.partition(":")[2]
+    # The kind as the step has it.
+    kind, _, label = resource.id.partition("/")[2].partition(":")
     shown = [
-        f"{name}={resource.fields[name]}"
-        for name in _SHOWN_FIELDS.get(resource.kind, ())
-        if resource.fields[name] is not None
+        f"{name}={resource.fields[name]}" for name in _SHOWN_FIELDS.get(kind, ()) if resource.fields[name] is not None
     ]
     shown += ["until=first-boot"] if resource.until else []
-    return f"{resource.kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
+    return f"{kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
 
 
 @click.command("diff")

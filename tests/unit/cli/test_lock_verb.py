@@ -244,7 +244,6 @@ def test_quarantine_looks_at_locks_that_were_made_without_it(lock: LockCommand, 
 def test_check_is_about_drift_and_not_about_age(web: Web, lock: LockCommand) -> None:
     lock(*OWN)
     web.modified = "Sat, 31 Oct 2099 12:00:00 GMT"
-    # The same archive, packed at another time.
     web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
     days = ("--set", "artifacts.quarantine_days=7")
     code, out, _ = lock(*OWN, *days, "--check")

@@ -280,7 +280,8 @@ def test_a_program_of_the_config_is_a_program_whatever_its_url() -> None:
     program = "executables=[{path: 'C:\\tools\\agent.exe', url: 'https://artifacts.example.com/%s'}]"
     for url in ("download", "agent.zip", "agent.exe"):
         data = _stand_ins(load_today(CONFIG, program % url))[f"https://artifacts.example.com/{url}"]
-        assert data.startswith(b"PK") if url == "agent.zip" else f"a stand-in for {url}".encode() in data
+        assert data.startswith(b"PK" if url == "agent.zip" else b"MZ")
+        assert f"a stand-in for {'agent.exe' if url == 'agent.zip' else url}".encode() in data
 
 
 def test_digests_are_published_as_their_projects_do() -> None:

@@ -21,6 +21,7 @@ from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import KINDS, Environment, File
 from imagegen.resources.release_record import SOURCE
+from imagegen.resources.update import ENGINE_MODULE
 from imagegen.settle.spec import settle
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import load_steps
@@ -313,7 +314,7 @@ def test_everything_in_a_steps_folder_is_used(name: str) -> None:
     drafts = [draft for item in _everything() if item.step.name == name for draft in item.drafts]
     sources = {draft.fields["source"] for draft in drafts if draft.fields.get("source")}
     own = {f"files/{name}/{file}" for file in OWN_FILES.get(name, ())}
-    made = {SOURCE} if name == "release-record" else set()
+    made = {"release-record": {SOURCE}, "kubernetes": {ENGINE_MODULE}}.get(name, set())
     bundled = (
         own
         | made
