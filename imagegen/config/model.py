@@ -299,6 +299,12 @@ class ImageConfig(Strict):
         """The scripts of the end of the build, in the long form."""
         return [Script(file=script) if isinstance(script, str) else script for script in self.scripts]
 
+    @property
+    def requires_signatures(self) -> bool:
+        """Whether downloads must be signed: all of them, or some overrides."""
+        pinned = (override for override in self.overrides.values() if not isinstance(override, str))
+        return self.artifacts.signatures is not None or any(override.signer is not None for override in pinned)
+
     def own_files(self) -> dict[YamlPath, str]:
         """The files beside the config that go to the machine, by the path of their key."""
         lists = {

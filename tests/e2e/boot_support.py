@@ -108,9 +108,9 @@ def boot(
 
 def change_text(machine: Machine, path: str, old: str, new: str) -> None:
     """Change a file of the image; a change that changes nothing is a defect of the test."""
-    text = machine.files.read(path).decode()
-    assert old in text, f"{path} has no {old!r}"
-    machine.files.write(path, text.replace(old, new).encode())
+    data = machine.files.read(path)
+    assert old.encode() in data, f"{path} has no {old!r}"
+    machine.files.write(path, data.replace(old.encode(), new.encode()))
 
 
 def read_cluster_data(name: str, join: Join) -> str:

@@ -24,7 +24,7 @@ from imagegen.build.packer import OnError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.cli.main import cli
 from imagegen.console import Console
-from imagegen.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError
+from imagegen.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError, VerificationError
 from imagegen.leftovers.recording import read_runs
 from imagegen.manifest.store import LocalStore
 from imagegen.plan import context
@@ -664,3 +664,15 @@ def test_a_build_without_the_credentials_of_a_registry_fails_before_the_cloud_is
         with pytest.raises(ConfigError, match=r"APP_LOGIN must have the credentials of registry\.example\.com"):
             start()
     assert [*tmp_path.iterdir()] == []
+
+
+def test_nothing_is_built_of_files_whose_signatures_are_wrong(
+    world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def verify(*_: object, **__: object) -> None:
+        raise VerificationError("the signature of 1 file is not as the config requires")
+
+    monkeypatch.setattr(pipeline, "verify_signatures", verify)
+    with pytest.raises(VerificationError):
+        build()
+    assert (world.image, world.published, (tmp_path / "out").exists()) == (None, 0, False)

@@ -35,3 +35,8 @@ def test_each_script_of_the_operator_is_named() -> None:
         "what your script scripts/prepare.ps1 does: the model machine took it as run and did not run it",
     ]
     assert len(plain) >= 5
+
+
+def test_the_certificates_of_signatures_are_named() -> None:
+    (said,) = set(not_checked("configs/signed-artifacts.yaml")) - set(not_checked("tests/rules/base.yaml"))
+    assert str(said).startswith("that your certificates have signed the artifacts, and that Windows trusts them")

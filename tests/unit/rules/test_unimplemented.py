@@ -68,6 +68,7 @@ def test_a_named_value_asks_for_it(name: str, path: str, value: str) -> None:
 
 
 def test_a_key_of_a_section_that_is_left_out_asks_for_nothing() -> None:
-    assert asked({**PLAIN, "artifacts": {"quarantine_days": 7}}) == []
-    (said,) = asked({**PLAIN, "artifacts": {"credentials": [{"host": "example.com", "token_env": "TOKEN"}]}})
-    assert said.startswith("artifacts.credentials: ")
+    assert asked({**PLAIN, "ansible": None}) == []
+    aws = {**PLAIN["targets"]["aws"], "publish": {"keep_newest": 3}}
+    (said,) = asked({**PLAIN, "targets": {"aws": aws}})
+    assert said.startswith("targets.aws.publish.keep_newest: ")
