@@ -181,7 +181,9 @@ def decide(target: PreparedTarget, lock: Lock) -> Decision:
         # The libraries that read signatures are slow to import.
         from imagegen.signing.own import sign_scripts
 
-        signed = sign_scripts(spec, target.loaded.steps, shipped.to_sign(target.cloud), _sign_advice(target))
+        signed = sign_scripts(
+            spec, target.loaded.steps, shipped.to_sign(target.cloud), sign_advice(target.loaded.file, target.name)
+        )
         spec, steps, signatures = signed.spec, signed.steps, signed.signatures
         shipped = dataclasses.replace(
             shipped,
@@ -195,9 +197,10 @@ def decide(target: PreparedTarget, lock: Lock) -> Decision:
     return with_release_record(dataclasses.replace(decision, plan=plan, helpers=shipped.helpers))
 
 
-def _sign_advice(target: PreparedTarget) -> str:
-    config, name = shlex.quote(str(target.loaded.file)), shlex.quote(target.name)
-    return f"run `imagegen sign-list {config} --target {name} --out DIR`, sign the files in DIR, and move them there"
+def sign_advice(config: Path, target: str) -> str:
+    """What to do about scripts that are not signed."""
+    command = f"imagegen sign-list {shlex.quote(str(config))} --target {shlex.quote(target)} --out DIR"
+    return f"run `{command}`, sign the files in DIR, and move them there"
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:

@@ -46,6 +46,9 @@ def list_scripts(
     """The scripts of these steps, of the engine and of the cloud, and of the samples, sorted by path."""
     steps = list(steps)
     kinds = {PLANNED_AS.get(draft.kind, draft.kind) for step in steps for draft in step.drafts}
+    if "archive" in kinds:
+        # An override can have a layout of its own. Then the plan has single files instead of the archive.
+        kinds.add("file")
     texts = {path: text for step in steps for path, text in step.texts.items()}
     in_pods = {SAMPLES + path: data for path, data in samples.items()}
     sent = {path: data for path, data in sources.scripts.items() if path.rpartition("/")[2] not in sources.boot_names}

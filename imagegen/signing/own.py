@@ -17,7 +17,7 @@ from imagegen.plan.model import PlannedSignature
 from imagegen.settle.trust import with_publishers
 from imagegen.signing.copies import find_copies, reject_unsigned
 from imagegen.signing.judge import make_judge
-from imagegen.signing.listing import list_scripts
+from imagegen.signing.listing import SAMPLES, ListedScript, list_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imagegen.authenticode.model import Signature
     from imagegen.settle.spec import Spec
     from imagegen.signing.copies import SignedCopies
-    from imagegen.signing.listing import ListedScript, Sources
+    from imagegen.signing.listing import Sources
     from imagegen.steps.evaluate import EvaluatedStep
     from imagegen.steps.model import Step
 
@@ -86,6 +86,14 @@ def sign_scripts(spec: Spec, steps: Mapping[str, Step], sources: Sources, advice
     bundled = found.data.keys() - sources.scripts.keys()
     planned = {_sha256(found.data[path]): _planned(found.signatures[path]) for path in sorted(bundled)}
     return SignedScripts(signed, evaluated, found.data, planned)
+
+
+def sign_samples(spec: Spec, samples: Mapping[str, bytes], advice: str) -> dict[str, bytes]:
+    """The signed copies of the scripts of samples, by their names."""
+    scripts = [ListedScript(SAMPLES + name, samples[name]) for name in sorted(samples)]
+    found = look_for_copies(scripts, spec)
+    reject_unsigned(found.faults, advice)
+    return {path.removeprefix(SAMPLES): data for path, data in found.data.items()}
 
 
 def _with_copies(step: EvaluatedStep, copies: Mapping[str, bytes]) -> EvaluatedStep:

@@ -141,6 +141,7 @@ LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
     ("imagegen.loading", "imagegen.certificates"),
     ("imagegen.pipeline", "imagegen.signing.own"),
+    ("imagegen.cli.verbs.samples", "imagegen.signing.own"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
     ("imagegen.loading", "imagegen.plan.signatures"),
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
