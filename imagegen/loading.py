@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
@@ -28,6 +28,9 @@ from imagegen.steps.model import load_steps as load_steps_of
 if TYPE_CHECKING:
     from imagegen.documents.yaml import Document
     from imagegen.steps.evaluate import EvaluatedStep
+
+# Lists of revoked certificates are the largest files that a config names.
+_LIMIT_TRUST_BYTES: Final = 64 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,23 +83,22 @@ def load(request: ConfigRequest) -> Loaded:
     config, problems, contents = read.config, list(read.problems), own(read.document)
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
     files, unreadable = read_own_files(read.document, config.own_files() if config else {})
-    problems += unreadable
+    trusted, also_unreadable = read_own_files(
+        read.document, config.trust_files() if config else {}, limit=_LIMIT_TRUST_BYTES
+    )
+    files |= trusted
+    problems += [*unreadable, *also_unreadable]
     specs = settle_targets(config, read.document, files) if config else {}
     if config is not None:
-        steps = functools.cache(functools.partial(load_steps, contents))
+        policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
-        limits_hosts = config.artifacts.allowed_hosts or config.artifacts.denied_hosts
-        if limits_hosts and not any(problem.severity == ERROR for problem in problems):
+        has_policy = policy.allowed_hosts or policy.denied_hosts or policy.signatures
+        if has_policy and not any(problem.severity == ERROR for problem in problems):
             # Only these rules evaluate the steps: Jinja and the resources take a tenth of the time of `validate`.
-            from imagegen.plan.context import artifact_requests, evaluate_steps, image_requests
-            from imagegen.plan.download_policy import refused_hosts, refused_registries
+            from imagegen.plan.context import evaluate_steps
 
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
-            requests = (request for one in evaluated.values() for request in artifact_requests(one).values())
-            problems += refused_hosts(config, requests, read.document)
-            # Every target has the same images.
-            first = next(iter(specs))
-            problems += refused_registries(config, image_requests(evaluated[first], specs[first]), read.document)
+            problems += _find_refused_downloads(config, specs, evaluated, read.document)
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         others = len(problems) - errors
@@ -114,10 +116,30 @@ def load(request: ConfigRequest) -> Loaded:
     )
 
 
+def _find_refused_downloads(
+    config: ImageConfig,
+    specs: Mapping[str, Spec],
+    evaluated: Mapping[str, tuple[EvaluatedStep, ...]],
+    document: Document,
+) -> Iterator[Problem]:
+    """What the policy for downloads refuses of all that the steps download."""
+    from imagegen.plan.context import artifact_requests, image_requests
+    from imagegen.plan.download_policy import refused_hosts, refused_registries
+    from imagegen.plan.signatures import signature_requests, unsigned_downloads
+
+    requests = (request for one in evaluated.values() for request in artifact_requests(one).values())
+    yield from refused_hosts(config, requests, document)
+    # Every target has the same images.
+    first = next(iter(specs))
+    yield from refused_registries(config, image_requests(evaluated[first], specs[first]), document)
+    signed = (request for one in evaluated.values() for request in signature_requests(config, one).values())
+    yield from unsigned_downloads(signed, document)
+
+
 def override_names(contents: Contents = SHIPPED) -> list[str]:
     """The names of all overrides of the steps."""
     artifacts = (meta for step in load_steps(contents).values() for meta in step.meta.artifacts.values())
-    return sorted({meta.override for meta in artifacts if meta.override})
+    return sorted({name for meta in artifacts for name in meta.overrides})
 
 
 def find_targets(loaded: Loaded, name: str | None) -> list[str]:

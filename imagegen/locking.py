@@ -5,6 +5,8 @@ The second stage of the pipeline. It alone writes a lock.
 
 from __future__ import annotations
 
+import datetime
+import functools
 import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -14,20 +16,24 @@ from imagegen.artifacts.cache import Cache, find_folder, size_limit
 from imagegen.artifacts.drift import Change, compare_locks
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
+from imagegen.artifacts.lookup import verify_signatures as verify_locked
 from imagegen.artifacts.quarantine import check_quarantine
 from imagegen.artifacts.registry import ask_over_https
+from imagegen.artifacts.signature_request import SignaturePolicy, reject_wrong_signers, with_roots_of
 from imagegen.build.tools import cache_folder
 from imagegen.errors import ConfigError, errors_of
 from imagegen.files import write_file
 from imagegen.lines import counted
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
+from imagegen.plan.signatures import find_unchecked, merge_requests, unsigned_downloads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.authenticode.model import Trust
     from imagegen.console import Console
     from imagegen.pipeline import PreparedTarget
     from imagegen.providers import RunFacts
@@ -49,6 +55,7 @@ def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} has no entry for {', '.join(missing)}"
         raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
+    reject_wrong_signers(target.signatures, lock.artifacts)
     return lock
 
 
@@ -127,21 +134,61 @@ def _look_up(
     asking = targets if find_unlocked_images(images_asked, old, refresh) else ()
     credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
     bases = _look_up_bases(targets, old, refresh, run, console)
-    requests, hosts = _requests(targets), targets[0].hosts
-    ask = ask_over_https(run.environ, console, hosts=hosts)
-    sources = Sources(
+    requests, sources = _requests(targets), _sources(targets, file, run, console)
+    _warn_of_unsigned(targets, old, console)
+    artifacts = lock_artifacts(requests, old, sources, refresh)
+    images = lock_images(images_asked, old, sources.ask, refresh=refresh, console=console, credentials=credentials)
+    return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
+
+
+def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console) -> Sources:
+    hosts = targets[0].hosts
+    return Sources(
         environ=run.environ,
         cache=open_cache(run, console),
-        ask=ask,
+        ask=ask_over_https(run.environ, console, hosts=hosts),
         console=console,
         hosts=hosts,
         private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),
+        signatures=_signature_policy(targets, run, console),
     )
-    artifacts = lock_artifacts(requests, old, sources, refresh)
-    images = lock_images(images_asked, old, ask, refresh=refresh, console=console, credentials=credentials)
-    return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
+
+
+def _signature_policy(targets: Sequence[PreparedTarget], run: RunFacts, console: Console) -> SignaturePolicy | None:
+    """What must be signed, and the trust of this moment. None: nothing must be signed."""
+    requests = merge_requests(target.signatures for target in targets)
+    if not requests:
+        return None
+    sources = with_roots_of(run.environ, targets[0].trust_sources, console.warn)
+    now = datetime.datetime.fromisoformat(run.started)
+
+    def load() -> Trust:
+        # What reads certificates takes long to import, and few configs need it.
+        from imagegen.artifacts.signature_trust import download_crl, make_trust
+
+        download = functools.partial(download_crl, environ=run.environ, hosts=targets[0].hosts, console=console)
+        return make_trust(sources, now, download)
+
+    return SignaturePolicy(requests, sources.root_thumbprints, load)
+
+
+def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, console: Console) -> None:
+    """Before a download that cannot be accepted: nobody signs these artifacts where they are published."""
+    requests = merge_requests(target.signatures for target in targets)
+    unknown = [requests[name] for name in sorted(find_unchecked(requests, old.artifacts if old else {}))]
+    for problem in unsigned_downloads(unknown, targets[0].loaded.document):
+        console.warn(f"{problem.message}: {problem.hint}")
+
+
+def verify_signatures(target: PreparedTarget, lock: Lock, file: Path, *, run: RunFacts, console: Console) -> None:
+    """Verify what must be signed in the bytes that the lock pins: a lock is not trusted, and time goes on."""
+    if not target.signatures:
+        return
+    wanted = {name: request for name, request in _requests([target]).items() if name in target.signatures}
+    verify_locked(wanted, lock.artifacts, _sources([target], file, run, console))
+    console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
 
 
 def _look_up_bases(

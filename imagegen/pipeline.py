@@ -18,6 +18,7 @@ from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, en
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.lock import Lock, lock_sha256
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.artifacts.signature_request import SignatureRequest, TrustSources
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
@@ -32,7 +33,7 @@ from imagegen.files import write_tree
 from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.loading import Loaded, reject_unimplemented
-from imagegen.locking import look_up, read_lock_for, verify_frozen
+from imagegen.locking import look_up, read_lock_for, verify_frozen, verify_signatures
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     FinishedBuild,
@@ -49,6 +50,7 @@ from imagegen.plan.download_policy import download_credentials, host_policy
 from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, resolve
+from imagegen.plan.signatures import signature_requests, trust_sources
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
@@ -74,6 +76,16 @@ class PreparedTarget:
     def images(self) -> Mapping[str, ImageRequest]:
         """The container images that it puts on the machine, by their whole names."""
         return image_requests(self.steps, self.spec)
+
+    @functools.cached_property
+    def signatures(self) -> Mapping[str, SignatureRequest]:
+        """What must be signed in its artifacts, by their names."""
+        return signature_requests(self.spec.config, self.steps)
+
+    @property
+    def trust_sources(self) -> TrustSources:
+        """Where the roots of signatures come from, and what is revoked."""
+        return trust_sources(self.spec)
 
     @property
     def cloud(self) -> Provider:
@@ -283,6 +295,7 @@ def build_and_publish(
     target.private_hosts(run).check()
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
     lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
+    verify_signatures(target, lock, lock_file, run=run, console=console)
     decision = decide(target, lock)
     image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder

@@ -206,10 +206,16 @@ class Download:
     pause: Callable[[float], object] | None = None
     now: Callable[[], float] = time.monotonic
     known: Version = Version()
+    limit: int | None = None
+    """How many bytes it may have; None: as many as an artifact."""
 
     @property
     def label(self) -> str:
         return shown_url(self.url)
+
+    @property
+    def most_bytes(self) -> int:
+        return LIMIT_BYTES if self.limit is None else self.limit
 
     def fill(self, file: IO[bytes]) -> Fetched:
         """Retry until the file is complete. Only consecutive failures count, and any bytes are progress; but a server
@@ -303,7 +309,7 @@ class Download:
             error.status = status
             raise error
         self._reject_compressed(response)
-        if part.total is not None and part.total > LIMIT_BYTES:
+        if part.total is not None and part.total > self.most_bytes:
             raise self._too_large()
 
     def _accept_range(self, response: httpx.Response, part: _Part, version: Version) -> None:
@@ -336,7 +342,7 @@ class Download:
             raise concurrent.futures.CancelledError
 
     def _check_limits(self, size: int, now: float, deadline: float) -> None:
-        if size > LIMIT_BYTES:
+        if size > self.most_bytes:
             raise self._too_large()
         if now > deadline:
             raise RefusedError(
@@ -345,7 +351,8 @@ class Download:
             )
 
     def _too_large(self) -> VerificationError:
-        return VerificationError(f"{self.label} is larger than {LIMIT_BYTES / 2**30:g} GiB")
+        unit, name = (2**20, "MiB") if self.most_bytes < 2**30 else (2**30, "GiB")
+        return VerificationError(f"{self.label} is larger than {self.most_bytes / unit:g} {name}")
 
     def _hint(self, advice: str) -> str:
         return f"{advice}, or set {self.key} to another URL" if self.key else advice

@@ -109,6 +109,8 @@ class LockedSignature(Strict):
 
     signer: Subject
     thumbprint: Sha256
+    sha1: Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{40}$")] | None = None
+    """The SHA-1 of the certificate, which Windows calls its thumbprint."""
     by: SignedBy = "own"
     issuers: Annotated[list[LockedIssuer], pydantic.Field(max_length=10)] = []
     """The certificates between the signer's and the root, from the signer up."""
@@ -145,7 +147,7 @@ class LockedArtifact(Strict):
         return (
             self.url == request.url
             and request.sha256 in (None, self.sha256)
-            and (self.members is not None) == (request.form == "archive")
+            and (request.may_be_plain if self.members is None else request.may_be_archive)
             and (self.images is not None) == (request.form == "image")
         )
 

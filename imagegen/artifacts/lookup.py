@@ -18,16 +18,17 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from imagegen.artifacts.archive import check_form, read_members
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version, check_digest, writing
 from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
 from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact
+from imagegen.artifacts.opened import OpenedArtifact, open_artifacts
 from imagegen.artifacts.published import confirm
 from imagegen.artifacts.request import ArtifactRequest, shown_url
+from imagegen.artifacts.signature_request import SignatureError, SignaturePolicy
 from imagegen.errors import ImagegenError, VerificationError
 from imagegen.hosts import ANY_HOST, HostPolicy
 from imagegen.lines import counted
@@ -35,6 +36,8 @@ from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
     from imagegen.artifacts.credentials import Address, PrivateHosts
+    from imagegen.artifacts.signatures import CheckedSignatures
+    from imagegen.authenticode.model import Trust
     from imagegen.console import Console
 
 PARALLEL = 4
@@ -43,6 +46,7 @@ _BUFFER: Final = 2**20
 _FIRST_YEAR: Final = 1991
 
 _Found = dict[str, LockedArtifact]
+Group = TypeVar("Group")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +115,8 @@ class Sources:
     """Whether it must be known when an artifact was published, unless the config has its sha256."""
     lock: str = ""
     """The path of the lock, for `imagegen artifacts list`."""
+    signatures: SignaturePolicy | None = None
+    """What must be signed."""
 
     def address(self, url: str) -> Callable[[], Address] | None:
         """How the address of a private file is made; None for a file that everybody may read."""
@@ -128,6 +134,8 @@ class Sources:
         """Whether the old entry is right as it is."""
         if known is None or refresh.includes(request.name) or not known.answers(request):
             return False
+        if self.signatures and not self.signatures.knows(request.name, known):
+            return False
         return not self.needs_time or known.published is not None or request.sha256 is not None
 
 
@@ -137,6 +145,9 @@ def lock_artifacts(
     """The artifacts for a lock: the old entries that are right, and the others from their sources."""
     known = old.artifacts if old else {}
     kept = {name for name, request in requests.items() if sources.keeps(request, known.get(name), refresh)}
+    if sources.signatures:
+        # Before anything is downloaded.
+        sources.signatures.reject_locked({name: known[name] for name in kept})
     # By URL and digest: one download may serve several artifacts.
     together: dict[tuple[str, str | None], list[ArtifactRequest]] = {}
     for name, request in requests.items():
@@ -175,14 +186,16 @@ class _Lookup:
     sources: Sources
     parts: Path
     stop: threading.Event
-    ways: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    trust: Trust | None = None
+    """For signatures; None if nothing must be signed."""
 
-    def find(self, requests: list[ArtifactRequest], locked: str | None) -> _Found:
-        """Look up the URL of these requests, which they share. `locked` is the digest that it had."""
+    def find(self, requests: list[ArtifactRequest], locked: str | None, ways: collections.Counter[str]) -> _Found:
+        """Look up the URL of these requests, which they share. `locked` is the digest that it had, and `ways` counts
+        where the bytes come from."""
         with contextlib.ExitStack() as held:
             first = requests[0]
             found = self._obtain(first, first.sha256 or locked, held)
-            self.ways[found.how] += 1
+            ways[found.how] += 1
             return self._read(requests, found)
 
     def _obtain(self, request: ArtifactRequest, sha256: str | None, held: contextlib.ExitStack) -> _Obtained:
@@ -228,25 +241,49 @@ class _Lookup:
         return fetched, part
 
     def _read(self, requests: list[ArtifactRequest], found: _Obtained) -> _Found:
-        first = requests[0]
-        formats = {request.name: check_form(request, found.file) for request in requests}
-        archive = next((form for form in formats.values() if form), None)
-        asked = {request.form for request in requests if formats[request.name]}
-        members = read_members(found.file, archive, first.name) if archive and "archive" in asked else None
-        images = read_image_tarball(found.file, archive, first.name) if archive and "image" in asked else None
+        first, opened = requests[0], open_artifacts(requests, found.file)
+        tarball = next((opened[request.name].format for request in requests if request.form == "image"), None)
+        images = read_image_tarball(found.file, tarball, first.name) if tarball else None
+        checked = self._check_signatures(opened)
         confirmed = confirm(first, found.fetched.sha256, self.sources.ask_for_digest)
-        return {
+        entries = {
             request.name: LockedArtifact(
                 url=request.url,
                 sha256=found.fetched.sha256,
                 size=found.fetched.size,
-                members=members if request.form == "archive" else None,
+                members=opened[request.name].members,
                 images=images if request.form == "image" else None,
                 confirmed=confirmed or None,
                 published=_time_of(found.fetched.version, request.released),
             )
             for request in requests
         }
+        signed = {name: {"signed": one.signed, "not_programs": one.not_programs} for name, one in checked.items()}
+        return {name: entry.model_copy(update=signed.get(name)) for name, entry in entries.items()}
+
+    def verify(self, requests: list[ArtifactRequest], locked: str) -> None:
+        """Verify the signatures in bytes that have this digest: those of the cache, or else of a new download."""
+        with contextlib.ExitStack() as held:
+            first = requests[0]
+            found = self._obtain(first, locked, held)
+            check_digest(first.url, found.fetched.sha256, locked)
+            self._check_signatures(open_artifacts(requests, found.file))
+
+    def _check_signatures(self, opened: Mapping[str, OpenedArtifact]) -> dict[str, CheckedSignatures]:
+        """The signatures of the artifacts that must have some. One error has all that is wrong."""
+        policy, trust = self.sources.signatures, self.trust
+        if policy is None or trust is None:
+            return {}
+        # Few configs have a policy, and what verifies signatures takes long to import.
+        from imagegen.artifacts.signatures import check_signatures
+
+        checked = {
+            name: check_signatures(policy.requests[name], opened[name], trust, self.parts)
+            for name in sorted(opened.keys() & policy.requests.keys())
+        }
+        if problems := [problem for one in checked.values() for problem in one.problems]:
+            raise SignatureError(problems)
+        return checked
 
 
 def _time_of(version: Version, released: str) -> str | None:
@@ -263,20 +300,51 @@ def _time_of(version: Version, released: str) -> str | None:
     return f"{released}T00:00:00Z" if released else None
 
 
+def verify_signatures(
+    requests: Mapping[str, ArtifactRequest], locked: Mapping[str, LockedArtifact], sources: Sources
+) -> None:
+    """Verify the signatures of locked artifacts, in the bytes that they have: of the cache, or of a new download."""
+    together: dict[tuple[str, str], list[ArtifactRequest]] = {}
+    for name, request in requests.items():
+        together.setdefault((request.url, locked[name].sha256), []).append(request)
+
+    def verify(lookup: _Lookup, group: tuple[str, list[ArtifactRequest]]) -> _Found:
+        lookup.verify(group[1], group[0])
+        return {}
+
+    groups = [(sha256, group) for (_, sha256), group in together.items()]
+    _gather(_run(groups, verify, sources, f"verifying the signatures of {counted(len(requests), 'artifact')}"))
+
+
 def _look_up_all(
     groups: list[list[ArtifactRequest]], known: Mapping[str, LockedArtifact], sources: Sources, refresh: Refresh
 ) -> _Found:
     if not groups:
         return {}
-    stop, console = threading.Event(), sources.console
+    ways = collections.Counter[str]()
+
+    def find(lookup: _Lookup, group: list[ArtifactRequest]) -> _Found:
+        return lookup.find(group, _locked_digest(group, known, refresh), ways)
+
+    found = _gather(_run(groups, find, sources, f"looking up {counted(len(groups), 'artifact')}"))
+    sources.console.say(", ".join(f"{counted(number, 'artifact')} {how}" for how, number in sorted(ways.items())))
+    return found
+
+
+def _run(
+    groups: list[Group], work: Callable[[_Lookup, Group], _Found], sources: Sources, label: str
+) -> list[concurrent.futures.Future[_Found]]:
+    """Do the work for each group, several at once."""
+    stop = threading.Event()
+    trust = sources.signatures.load_trust() if sources.signatures else None
     with (
         sources.cache.opened() as parts,
         concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
-        console.task(f"looking up {counted(len(groups), 'artifact')}", len(groups)) as advance,
+        sources.console.task(label, len(groups)) as advance,
     ):
-        lookup = _Lookup(sources, parts, stop)
+        lookup = _Lookup(sources, parts, stop, trust)
         try:
-            running = [pool.submit(lookup.find, group, _locked_digest(group, known, refresh)) for group in groups]
+            running = [pool.submit(work, lookup, group) for group in groups]
             for _ in as_finished(running):
                 advance(1)
         except BaseException:
@@ -284,9 +352,7 @@ def _look_up_all(
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        found = _gather(running)
-    console.say(", ".join(f"{counted(number, 'artifact')} {how}" for how, number in sorted(lookup.ways.items())))
-    return found
+        return running
 
 
 def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
@@ -301,9 +367,17 @@ def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
     errors = [error for error in (future.exception() for future in finished) if isinstance(error, ImagegenError)]
     if not errors:
         return {name: artifact for future in finished for name, artifact in future.result().items()}
+    wrong = [problem for error in errors if isinstance(error, SignatureError) for problem in error.found]
+    if wrong and all(isinstance(error, SignatureError) for error in errors):
+        raise SignatureError(wrong)
     # Wrong bytes are the most serious error: an unreachable server must not hide their exit code.
     first = min(errors, key=lambda error: not isinstance(error, VerificationError))
     if len(errors) == 1:
         raise first
-    details = [line for error in errors for line in (error.message, *error.details, f"  hint: {error.hint}")]
-    raise type(first)(f"{len(errors)} of {len(finished)} downloads failed", details=details) from first
+    details = [
+        line
+        for error in errors
+        for line in (error.message, *error.details, *([f"  hint: {error.hint}"] if error.hint else []))
+    ]
+    kind = VerificationError if isinstance(first, VerificationError) else type(first)
+    raise kind(f"{len(errors)} of {len(finished)} downloads failed", details=details) from first

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import pydantic
 
-from imagegen.config.artifact_policy import ArtifactPolicy, AskedOverride
+from imagegen.config.artifact_policy import ArtifactPolicy, AskedOverride, is_url
 from imagegen.config.first_boot import CloudbaseInit, Ssh
 from imagegen.config.node import Cni, HostNames, ImageTarball, Kubernetes, Proxy, RegistryCredentials, Runtime, Windows
 from imagegen.config.targets import Targets
@@ -312,6 +312,15 @@ class ImageConfig(Strict):
         if self.wins and self.wins.policy:
             named["wins", "policy"] = self.wins.policy
         return named
+
+    def trust_files(self) -> dict[YamlPath, str]:
+        """The files beside the config with which signatures are judged, by the path of their key."""
+        policy = self.artifacts.signatures
+        if policy is None:
+            return {}
+        at: YamlPath = ("artifacts", "signatures")
+        named = {(*at, "crls", index): crl for index, crl in enumerate(policy.crls) if not is_url(crl)}
+        return {(*at, "roots"): policy.roots, **named} if policy.roots else named
 
 
 class ConfigFile(ImageConfig):

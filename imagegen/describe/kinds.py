@@ -26,6 +26,7 @@ _NAMED: Final[tuple[tuple[object, str], ...]] = (
     (kinds.CommandLine, "command line"),
     (kinds.Expression, "regular expression"),
     (kinds.MemberPath, "path in the archive"),
+    (kinds.MemberName, "path in the archive, with /"),
     (kinds.RegistryKey, "registry key"),
     (kinds.Seconds, "seconds"),
     (kinds.Sid, "SID"),

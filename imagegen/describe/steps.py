@@ -34,8 +34,8 @@ class Download:
 
     name: str
     url: str
-    override: str | None
-    """The key of the config that gives another URL."""
+    overrides: tuple[str, ...]
+    """The keys of the config that give another URL. The first of them wins."""
     when: str
     """The condition for it."""
 
@@ -94,7 +94,7 @@ def describe_step(step: Step) -> DescribedStep:
             Download(
                 name=name,
                 url=artifact.url or f"{artifact.base}/{artifact.path}",
-                override=f"overrides.{artifact.override}" if artifact.override else None,
+                overrides=tuple(f"overrides.{override}" for override in artifact.overrides),
                 when=artifact.when or ALWAYS,
             )
             for name, artifact in meta.artifacts.items()
@@ -187,7 +187,7 @@ def step_lines(step: DescribedStep, width: int) -> Iterator[str]:
     if step.artifacts:
         yield from ["", "Artifacts"]
         for artifact in step.artifacts:
-            replaced = f", replaced by {artifact.override}" if artifact.override else ""
+            replaced = f", replaced by {' or '.join(artifact.overrides)}" if artifact.overrides else ""
             condition = "" if artifact.when == ALWAYS else f", if {artifact.when}"
             yield from _wrapped(f"{artifact.name}{replaced}{condition}", width, "  ", "    ")
             # Not wrapped, so that it can be copied.

@@ -96,8 +96,13 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
 
 
 def artifact_requests(evaluated: tuple[EvaluatedStep, ...]) -> dict[str, ArtifactRequest]:
-    """All artifacts that the steps download, by name."""
-    return {name: request for step in evaluated for name, request in step.requests.items()}
+    """All artifacts that the steps download, by name. Several steps may take files from one artifact."""
+    requests: dict[str, ArtifactRequest] = {}
+    for name, request in (item for step in evaluated for item in step.requests.items()):
+        before = requests.get(name, request)
+        files = tuple(dict.fromkeys((*before.files, *request.files)))
+        requests[name] = dataclasses.replace(request, files=files)
+    return requests
 
 
 def image_requests(

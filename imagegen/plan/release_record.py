@@ -79,4 +79,4 @@ def _files(resource: PlannedResource) -> dict[str, Any]:
     fields: dict[str, Any] = resource.fields
     if resource.kind == "archive":
         return {f"{fields['into']}\\{member['path']}": member["sha256"] for member in fields["members"]}
-    return {fields["path"]: fields["sha256"]} if resource.kind in ("file", "extract") else {}
+    return {fields["path"]: fields["sha256"]} if resource.kind == "file" else {}

@@ -13,11 +13,11 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pydantic
 
-from imagegen.artifacts.lock import Lock, LockedArtifact
+from imagegen.artifacts.lock import Lock
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError, Problem
@@ -29,6 +29,7 @@ from imagegen.plan.context import (
     image_requests,
 )
 from imagegen.plan.download_policy import download_credentials
+from imagegen.plan.fitting import UnfitError, fit
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -39,15 +40,18 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
-from imagegen.plan.signatures import plan_signatures
-from imagegen.resources.image_name import ImageName
+from imagegen.plan.pins import pin_image
+from imagegen.plan.settings import stated_settings
+from imagegen.plan.signatures import find_unchecked, plan_signatures, signature_requests
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, Resource
+from imagegen.resources.update import ENGINE_MODULE
 from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
     from imagegen.artifacts.image_lookup import ImageRequest
+    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.config.model import ImageConfig
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
@@ -122,7 +126,6 @@ def cut_phases(steps: Sequence[TypedStep]) -> list[list[PlacedResource]]:
     return [*cut, []] if cut and cut[-1][-1].resource.may_restart else cut
 
 
-_SAVE = "save it under this name with `docker save` of Docker 25 or later, or with `ctr images export`"
 # Time for the engine's own work in a phase, besides the time of its steps.
 _PHASE_MARGIN_S = 600
 
@@ -152,7 +155,7 @@ def resolve(
     config = spec.config
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
-    phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider)
+    phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider, guest)
     notes = {item.step.name: _notes(item, config) for item in evaluated}
     bundle = _select_needed(guest, phases) | {path: text for step in evaluated for path, text in step.texts.items()}
     image = ImagePart(
@@ -177,11 +180,11 @@ def resolve(
             phase.name: _PHASE_MARGIN_S + sum(notes[step.name].timeout_s for step in phase.steps) for phase in phases
         },
         timeouts_min=config.timeouts.model_dump(include={"winrm", "restart", "generalise"}),
-        stated=_stated(spec),
+        stated=stated_settings(spec),
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
         download_credentials=download_credentials(config),
-        signatures=plan_signatures(lock.artifacts[name] for name in sorted(requests)),
+        signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
 
@@ -206,9 +209,15 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
     wanted = artifact_requests(evaluated)
     have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
+    unchecked = have & find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
     images = image_requests(evaluated, spec)
     known = {name for name in images.keys() & lock.images.keys() if lock.images[name].answers(images[name])}
-    return missing + [name for name in wanted if name not in have] + [name for name in images if name not in known]
+    return [
+        *missing,
+        *(name for name in wanted if name not in have),
+        *(f"the signatures of {name}" for name in wanted if name in unchecked),
+        *(name for name in images if name not in known),
+    ]
 
 
 def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
@@ -217,48 +226,23 @@ def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[
     return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
 
 
-def _pinned(config: ImageConfig) -> Iterator[tuple[str, str]]:
-    """The digests that the config gives, each with its key."""
-    for name, override in config.overrides.items():
-        if not isinstance(override, str) and override.sha256:
-            yield name, override.sha256
-    for at, program in enumerate(config.executables):
-        if program.sha256:
-            yield f"executables[{at}]", program.sha256
-    for at, tarball in enumerate(config.image_tarballs):
-        if tarball.sha256:
-            yield f"image_tarballs[{at}]", tarball.sha256
-    for at, provider in enumerate(config.credential_providers):
-        if provider.sha256:
-            yield f"credential_providers[{at}]", provider.sha256
-
-
-def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
-    config = spec.config
-    return {
-        "kube_proxy": config.kube_proxy,
-        "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
-        "artifacts": {
-            **config.artifacts.model_dump(
-                mode="json", include={"allowed_hosts", "denied_hosts", "quarantine_days", "require_sha256"}
-            ),
-            "pinned": dict(_pinned(config)),
-        },
-        "allow_eol": config.allow_eol,
-        "set": cast("dict[str, pydantic.JsonValue]", dict(spec.document.sets)),
-    }
-
-
 def _phases(
-    evaluated: tuple[EvaluatedStep, ...], lock: Lock, images: Mapping[str, ImageRequest], provider: str
+    evaluated: tuple[EvaluatedStep, ...],
+    lock: Lock,
+    images: Mapping[str, ImageRequest],
+    provider: str,
+    guest: Mapping[str, bytes],
 ) -> tuple[Phase, ...]:
     problems: list[Problem] = []
-    typed = [(step, tuple(_resources(step, lock, images, problems))) for step in evaluated]
+    requests = artifact_requests(evaluated)
+    typed = [(step, tuple(_resources(step, lock, requests, images, guest, problems))) for step in evaluated]
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
+    # A resource that is missing here makes no path, and that says nothing about those which need it.
+    missing = () if problems else _find_missing_paths(placed, stock_paths(provider))
     problems += [
         *find_wrong_restarts(typed),
-        *_find_missing_paths(placed, stock_paths(provider)),
+        *missing,
         *_find_duplicates(placed),
     ]
     if problems:
@@ -269,107 +253,46 @@ def _phases(
 def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
     """A phase of the plan. Consecutive resources of one step are one entry."""
     steps = tuple(
-        PlannedStep(
-            name,
-            repeated,
-            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields(), item.until) for item in placed),
-        )
+        PlannedStep(name, repeated, tuple(_planned(item) for item in placed))
         for (name, repeated), placed in itertools.groupby(phase, key=lambda item: (item.step.name, item.repeated))
     )
     return Phase(f"phase-{number}", restart=any(item.resource.may_restart for item in phase), steps=steps)
 
 
+def _planned(item: PlacedResource) -> PlannedResource:
+    planned = item.resource.planned()
+    return PlannedResource(item.id, planned.kind, planned.fields(), item.until)
+
+
 def _resources(
-    step: EvaluatedStep, lock: Lock, images: Mapping[str, ImageRequest], problems: list[Problem]
+    step: EvaluatedStep,
+    lock: Lock,
+    requests: Mapping[str, ArtifactRequest],
+    images: Mapping[str, ImageRequest],
+    guest: Mapping[str, bytes],
+    problems: list[Problem],
 ) -> Iterator[tuple[Draft, Resource]]:
     document = step.step.resources
     for draft in step.drafts:
-        fields = dict(draft.fields)
-        artifact = lock.artifacts.get(str(fields.get("artifact")))
-        if artifact is not None and draft.kind in ("archive", "extract"):
-            missing, key = _pin_members(draft.kind, fields, artifact)
-            if missing:
-                members = ", ".join(sorted(artifact.members or {})[:12])
-                message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
-                problems.append(document.problem((*draft.path, key), message, f"it has {members}"))
-                continue
+        fields, name = dict(draft.fields), str(draft.fields.get("artifact"))
+        artifact = lock.artifacts.get(name)
         if draft.kind == "image":
-            missing_image = _pin_image(fields, lock, images, artifact)
+            missing_image = pin_image(fields, lock, images, artifact)
             if missing_image:
                 problems.append(document.problem(draft.path, *missing_image))
                 continue
-        if draft.kind == "file" and "sha256" not in fields and artifact is not None:
-            fields["sha256"] = artifact.sha256
-        kind = KINDS[draft.kind]
+        if fields.get("source") == ENGINE_MODULE:
+            fields["sha256"] = _sha256(guest[ENGINE_MODULE])
         try:
-            yield draft, kind.model_validate(fields)
-        except pydantic.ValidationError as error:
-            problems += model_problems(error, document, kind, draft.path)
-
-
-def _pin_members(kind: str, fields: dict[str, Any], artifact: LockedArtifact) -> tuple[list[str], str]:
-    """Fill in the digests of the files that a resource takes from an archive. Returns the files that the archive does
-    not have, and the key that names them."""
-    if kind == "extract":
-        digest = (artifact.members or {}).get(str(fields.get("member")))
-        fields["sha256"] = digest
-        return ([] if digest else [str(fields.get("member"))]), "member"
-    missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), fields.pop("expect", None))
-    return missing, "expect"
-
-
-def _pin_image(
-    fields: dict[str, Any], lock: Lock, requests: Mapping[str, ImageRequest], tarball: LockedArtifact | None
-) -> tuple[str, str] | None:
-    """Fill in what the lock says about a container image, and its whole name. Returns a problem with its hint."""
-    image = ImageName.parse(str(fields.get("name")))
-    fields["name"] = str(image)
-    if fields.get("artifact"):
-        return _pin_tarball(fields, requests[str(image)], tarball)
-    if locked := lock.images.get(str(image)):
-        # An index would let the runtime choose a manifest: containerd finds none that needs isolation, and Docker
-        # prefers none of the older builds. By a digest, Docker has an image only under the one that it was pulled by.
-        by_manifest = bool(fields.get("docker")) or locked.needs_isolation(requests[str(image)])
-        digest = locked.manifest if by_manifest else locked.digest
-        pulled = image if fields.get("docker") and image.digest else dataclasses.replace(image, tag="", digest=digest)
-        fields["reference"] = str(pulled)
-        fields |= locked.model_dump(include={"layers", "size"})
-        fields["digest"] = locked.config if fields.get("docker") else digest
-    return None
-
-
-def _pin_tarball(
-    fields: dict[str, Any], request: ImageRequest, tarball: LockedArtifact | None
-) -> tuple[str, str] | None:
-    images = (tarball.images if tarball else None) or {}
-    name, found = fields["name"], images.get(fields["name"])
-    if found is None:
-        has = ", ".join(sorted(images)[:12]) or "none"
-        return f"the tarball has no image {name} for Windows: it has {has}", _SAVE
-    variant = found.choose(request)
-    if variant is None:
-        has = ", ".join(sorted(one.os_version for one in found.variants))
-        return f"the tarball has {name} only for Windows {has}", "save the image for the Windows release of the config"
-    if not (variant.docker if fields.get("docker") else found.digest):
-        return f"{'Docker' if fields.get('docker') else 'containerd'} finds no name in this tarball", _SAVE
-    fields |= {"layers": variant.layers, "size": variant.size}
-    fields["digest"] = variant.config if fields.get("docker") else found.digest
-    return None
-
-
-def _members(
-    artifact: LockedArtifact, strip: int, wanted: list[str] | None
-) -> tuple[list[str], list[dict[str, object]]]:
-    """The wanted files that an archive does not have, and the files that it unpacks."""
-    left = {
-        "\\".join(path.split("/")[strip:]): digest
-        for path, digest in (artifact.members or {}).items()
-        if path.count("/") >= strip
-    }
-    names = sorted(left) if wanted is None else wanted
-    return [name for name in names if name not in left], [
-        {"path": name, "sha256": left[name]} for name in names if name in left
-    ]
+            fitted = fit(draft.kind, fields, artifact, requests[name]) if artifact else [(draft.kind, fields)]
+        except UnfitError as error:
+            problems.append(document.problem((*draft.path, error.key), str(error), error.hint))
+            continue
+        for kind, final in fitted:
+            try:
+                yield dataclasses.replace(draft, kind=kind), KINDS[kind].model_validate(final)
+            except pydantic.ValidationError as error:
+                problems += model_problems(error, document, KINDS[kind], draft.path)
 
 
 def _find_missing_paths(placed: Iterable[PlacedResource], stock: Iterable[str]) -> Iterator[Problem]:

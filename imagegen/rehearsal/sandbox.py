@@ -17,6 +17,7 @@ import httpx
 from imagegen.artifacts.cache import FOLDER_VARIABLE
 from imagegen.artifacts.credentials import SIGN_IN
 from imagegen.artifacts.registry_credentials import read_credentials
+from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import expected_from_tree
@@ -76,7 +77,8 @@ class SandboxSetup:
     """The accounts that the config expects in its base image."""
     registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """For each registry that demands credentials, the names of the environment variables with them."""
-
+    signing_roots: bytes = b""
+    """The roots of the stand-ins' signatures, in PEM. Empty if nothing is signed."""
     download_credentials: Ways = dataclasses.field(default_factory=dict)
     """For each host with private artifacts the way to sign in."""
     accounts_beside: Mapping[str, CloudOptions] = dataclasses.field(default_factory=dict)
@@ -133,7 +135,12 @@ class Sandbox:
         """The environment of a child process in this sandbox."""
         # Otherwise the user's cache would have stand-ins under the URLs of real artifacts.
         downloads = {FOLDER_VARIABLE: str(self._scratch.absolute() / "downloads")}
-        return {**self.network.child_environ(parent), **self._setup.secret_variables, **downloads}
+        environ = {**self.network.child_environ(parent), **self._setup.secret_variables, **downloads}
+        if self._setup.signing_roots:
+            file = self._scratch / "signing-roots.pem"
+            file.write_bytes(self._setup.signing_roots)
+            environ[ROOTS_VARIABLE] = str(file)
+        return environ
 
     @property
     def artifacts(self) -> Mapping[str, bytes]:

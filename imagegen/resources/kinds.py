@@ -14,6 +14,8 @@ from imagegen.resources.update import BundledFile, Text, Update
 
 RESTART_NEEDED: Final = 3010
 """The exit code of a program that succeeded, and needs a restart of Windows."""
+ENVIRONMENT: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
+"""The registry key with the variables of the machine."""
 Seconds = Annotated[int, pydantic.Field(ge=1, le=7 * 86400)]
 # XML keeps no control characters, and Windows no blanks around it.
 CommandLine = Annotated[
@@ -37,6 +39,10 @@ RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
+# tar.exe takes a member's name for a pattern or an option: these characters stand for themselves.
+_PART: Final = r"[A-Za-z0-9_]([A-Za-z0-9 ._+~=,()@-]*[A-Za-z0-9_+~=,()@-])?"
+EXTRACTABLE: Final = rf"^{_PART}(/{_PART})*$"
+MemberName = Annotated[str, pydantic.StringConstraints(pattern=EXTRACTABLE)]
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 
@@ -50,17 +56,21 @@ class Directory(Resource):
 
 
 class File(Resource):
-    """A file with exactly these bytes, from the bundle or from an artifact."""
+    """A file with exactly these bytes, from the bundle, from an artifact or from an archive."""
 
     path: WindowsPath
     sha256: Sha256
     source: BundledFile | None = None
     artifact: Name | None = None
+    member: MemberName | None = None
+    """The file of the artifact, which is then an archive."""
 
     @pydantic.model_validator(mode="after")
     def _one_origin(self) -> Self:
         if (self.source is None) == (self.artifact is None):
             raise ValueError("must have either source or artifact")
+        if self.member is not None and self.artifact is None:
+            raise ValueError("must have artifact, of which member is a file")
         return self
 
     def makes(self) -> tuple[str, ...]:
@@ -94,16 +104,17 @@ class Archive(Resource):
 
 
 class Extract(Resource):
-    """One file of an archive, at its own path. The other files of the archive are not put on the machine."""
+    """One file of an archive, at its own path. The other files of the archive are not put on the machine. A plan has it
+    as a file with a member."""
 
     artifact_form: ClassVar[ArtifactForm] = "archive"
     path: WindowsPath
     sha256: Sha256
     artifact: Name
-    # tar.exe takes a member's name for a pattern: these characters stand for themselves.
-    member: Annotated[
-        str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
-    ]
+    member: MemberName
+
+    def planned(self) -> Resource:
+        return File(path=self.path, sha256=self.sha256, artifact=self.artifact, member=self.member)
 
     def makes(self) -> tuple[str, ...]:
         return (self.path,)
@@ -224,7 +235,7 @@ class Acl(Resource):
 
 
 class Environment(Resource):
-    """A machine-wide environment variable."""
+    """A machine-wide environment variable. A plan has it as a registry value."""
 
     name: Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     value: Text
@@ -235,6 +246,10 @@ class Environment(Resource):
         if name.lower() == "path":
             raise ValueError("PATH must be set with the kind 'path'")
         return name
+
+    def planned(self) -> Resource:
+        kind: Literal["ExpandString", "String"] = "ExpandString" if "%" in self.value else "String"
+        return Registry(key=ENVIRONMENT, name=self.name, type=kind, data=self.value)
 
 
 class Path(Resource):
@@ -365,3 +380,5 @@ KINDS: dict[str, type[Resource]] = {
         Registry, Script, Service, Task, Update, Volume,
     )
 }  # fmt: skip
+PLANNED_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.planned is Resource.planned)
+"""The kinds that a plan has: each has a script."""

@@ -42,7 +42,7 @@ class Resource(Strict):
 
     @property
     def kind(self) -> str:
-        """The name of its script in packer/guest/kinds and of its model in rehearsals."""
+        """The name that steps use. That of `planned` is also the name of its script in packer/guest/kinds."""
         return type(self).__name__.lower()
 
     @property
@@ -60,6 +60,10 @@ class Resource(Strict):
         """The artifact that *set* needs, if any."""
         name: str | None = dict(self).get("artifact")
         return name
+
+    def planned(self) -> "Resource":
+        """The same resource as the plan has it. A kind without a script returns a resource of a kind with one."""
+        return self
 
     def makes(self) -> tuple[str, ...]:
         """The paths that exist after *set*."""

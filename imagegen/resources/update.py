@@ -8,7 +8,9 @@ from imagegen.resources.model import Name, Resource, Sha256, Strict
 
 POWERSHELL: Final = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
 Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
-BundledFile = Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")]
+ENGINE_MODULE: Final = "common.psm1"
+"""The module of the engine that scripts on a node can use too. Every bundle has it."""
+BundledFile = Annotated[str, pydantic.StringConstraints(pattern=r"^(common\.psm1|files/[a-z0-9-]+/[A-Za-z0-9._-]+)$")]
 
 
 class WantedKb(Strict):

@@ -18,6 +18,7 @@ from imagegen.rules import (
     private_downloads,
     registries,
     runtime,
+    signatures,
     ssh,
     steps,
     storage,
@@ -44,6 +45,7 @@ _MODULES = (
     images,
     steps,
     artifacts,
+    signatures,
 )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _FOLDER: Final = Path(__file__).parent
 _TEMPLATES: Final = _FOLDER / "templates"
 _BOOTSTRAP: Final = "bootstrap.yaml.j2"
+_SCRIPT: Final = "start-in-pod.ps1"
 INDEX: Final = "README.md"
 
 
@@ -151,17 +152,13 @@ def _context(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest
         "runtime_classes": list(_runtime_classes(specs[0])),
         "accounts": [row for row in accounts if row["account"]],
         "cloud_routes": " ".join(cloud[network.routes] for cloud in clouds if network.routes),
-        "scripts": {file.name: textwrap.indent(file.read_text().rstrip(), "    ") for file in _scripts()},
+        "script": textwrap.indent(_read(_SCRIPT).rstrip(), "    "),
     }
 
 
 def _gates() -> list[dict[str, str]]:
     rows: list[dict[str, str]] = table("kubernetes")["kube_proxy_gates"]
     return rows
-
-
-def _scripts() -> list[Path]:
-    return sorted(_TEMPLATES.glob("*.ps1"))
 
 
 def _read(template: str) -> str:

@@ -70,7 +70,7 @@ class Spec(Generic[S]):
     catalogue: Mapping[YamlPath, CatalogueValue]
     """The catalogue's values by path, including those that the config overrides."""
     own_files: Mapping[str, OwnFile]
-    """The files beside the config that go to the machine, by their key."""
+    """The files beside the config that go to the machine, or with which signatures are judged, by their key."""
 
     @property
     def pulled_images(self) -> tuple[str, ...]:

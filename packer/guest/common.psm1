@@ -1,9 +1,7 @@
-# Imported with -Global, so that the script blocks of the kinds find them wherever they run.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+# The engine imports it with -Global, so that the script blocks of the kinds find its functions wherever they run. Scripts of a build import it from the unpacked
+# bundle, whose bytes start.ps1 has verified, and scripts on a node from beside them: only SYSTEM and Administrators have access to both folders.
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
-$script:Utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false
 # Explicitly the 64-bit view: a 32-bit host would otherwise read another registry.
 $script:LocalMachine = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win32.RegistryHive]::LocalMachine, [Microsoft.Win32.RegistryView]::Registry64)
 
@@ -42,38 +40,47 @@ function ConvertTo-AsciiJson { [CmdletBinding()] param($Value)
     [regex]::Replace($json, '[^\x20-\x7e]', { param($Found) '\u{0:x4}' -f [int][char]$Found.Value })
 }
 
-# .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
-# Retries, because a virus scanner may hold a file for a moment: until then a deleted name is still taken.
-function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
+# Tries again what fails, because a virus scanner may hold a file for a moment. When the time is over, the last failure is thrown.
+function Wait-Success { [CmdletBinding()] param([int]$Seconds, [scriptblock]$Try)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
-        try {
-            [System.IO.File]::Delete($To)
-            [System.IO.File]::Move($From, $To)
-            return
-        }
-        catch { if ($clock.Elapsed.TotalSeconds -gt 5) { throw } }
-        Start-Sleep -Milliseconds 100
+        try { & $Try; return }
+        catch { if ($clock.Elapsed.TotalSeconds -gt $Seconds) { throw } }
+        Start-Sleep -Milliseconds 250
+    }
+}
+
+# .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
+function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
+    Wait-Success -Seconds 5 -Try {
+        [System.IO.File]::Delete($To)
+        # Until a virus scanner has closed it, a deleted name is still taken.
+        [System.IO.File]::Move($From, $To)
     }
 }
 
 function Write-TextFile { [CmdletBinding()] param([string]$Path, [string]$Text)
     $new = $Path + '.new'
-    [System.IO.File]::WriteAllText($new, $Text, $script:Utf8)
+    # Without BOM: so .NET writes if it is given no encoding.
+    [System.IO.File]::WriteAllText($new, $Text)
     Move-IntoPlace -From $new -To $Path
 }
 
-function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
+# All services but some security services, which deny even administrators access to their keys. None of them runs a file of the plan.
+function Get-ServiceCommand { [CmdletBinding()] param()
     $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
-    $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
     foreach ($name in Get-RegistrySubKey -Key $services) {
-        # Some security services deny even administrators access to their keys. None of them runs a file of the plan.
-        try { $command = [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') }
+        try { @{ Name = $name; Command = [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') } }
         catch [System.Security.SecurityException] { continue }
-        if ($command -notmatch $pattern) { continue }
-        foreach ($service in @(Get-Service -Name $name -ErrorAction SilentlyContinue)) {
-            if ([string]$service.Status -ne 'Stopped') { $name }
-        }
+    }
+}
+
+# The services that run this file.
+function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
+    $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
+    foreach ($service in Get-ServiceCommand) {
+        if ($service.Command -notmatch $pattern) { continue }
+        foreach ($found in @(Get-Service -Name $service.Name -ErrorAction SilentlyContinue)) { if ([string]$found.Status -ne 'Stopped') { $service.Name } }
     }
 }
 
@@ -116,11 +123,6 @@ function Expand-Artifact { [CmdletBinding()] param($Context, [string[]]$Argument
     finally { Clear-Tree -Path $staging }
 }
 
-function Get-FileFact { [CmdletBinding()] param([string]$Path)
-    if (-not [System.IO.File]::Exists($Path)) { return $null }
-    [ordered]@{ sha256 = Get-Digest -Path $Path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length }
-}
-
 # Everything below a folder, except what is behind a link: that belongs to another folder, and a link to a folder above it has no end.
 function Get-TreeEntry { [CmdletBinding()] param([string]$Path)
     if ([System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)) { return }
@@ -130,47 +132,41 @@ function Get-TreeEntry { [CmdletBinding()] param([string]$Path)
     }
 }
 
-# True once the test is, and false when the time is over. The test runs at least once.
+# Repeats a test until it is true, or finds something, and returns that. When the time is over, returns what the last test did.
 function Wait-Until { [CmdletBinding()] param([int]$Seconds, [int]$Every, [scriptblock]$Test)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while (-not (& $Test)) {
-        if ($clock.Elapsed.TotalSeconds -gt $Seconds) { return $false }
+    while ($true) {
+        $found = & $Test
+        if ($found -or $clock.Elapsed.TotalSeconds -gt $Seconds) { return $found }
         Start-Sleep -Seconds $Every
     }
-    return $true
 }
 
-# Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
+# Deletes a file, or a folder. .NET Framework may delete a link and then say that it failed: then the second try finds nothing.
 function Clear-Tree { [CmdletBinding()] param([string]$Path, [int]$TimeoutSeconds = 30)
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ([System.IO.Directory]::Exists($Path)) {
-        try {
-            # Read-only files and folders from an archive cannot be deleted. On a folder, Normal only clears these attributes.
-            # An entry that cannot be listed or changed keeps no other: whether it stays, Delete decides.
-            try { $entries = @(Get-TreeEntry -Path $Path) }
-            catch { $entries = @() }
-            foreach ($entry in $entries) {
-                try { [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal) }
-                catch { continue }
-            }
-            [System.IO.Directory]::Delete($Path, $true)
-            return
+    Wait-Success -Seconds $TimeoutSeconds -Try {
+        if ([System.IO.File]::Exists($Path)) {
+            [System.IO.File]::SetAttributes($Path, [System.IO.FileAttributes]::Normal)
+            [System.IO.File]::Delete($Path)
         }
-        catch {
-            if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw }
-            Start-Sleep -Milliseconds 250
+        if (-not [System.IO.Directory]::Exists($Path)) { return }
+        # Read-only files and folders from an archive cannot be deleted. On a folder, Normal only clears these attributes.
+        # An entry that cannot be listed or changed keeps no other: whether it stays, Delete decides.
+        try { $entries = @(Get-TreeEntry -Path $Path) }
+        catch { $entries = @() }
+        foreach ($entry in $entries) {
+            try { [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal) }
+            catch { continue }
         }
+        [System.IO.Directory]::Delete($Path, $true)
     }
 }
 
 # The last lines of a log, which its writer may still have open. A missing log has no lines.
 function Get-LogTail { [CmdletBinding()] param([string]$Path, [int]$Lines)
     if (-not [System.IO.File]::Exists($Path)) { return }
-    $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
-    $reader = New-Object -TypeName System.IO.StreamReader -ArgumentList $stream
-    try { $text = $reader.ReadToEnd() }
-    finally { $reader.Dispose() }
-    $text -split '\r?\n' | Where-Object -FilterScript { $_.Trim() -ne '' } | Select-Object -Last $Lines
+    # Not with -Tail, which would not see that a log is in UTF-16.
+    Get-Content -LiteralPath $Path -Encoding UTF8 | Where-Object -FilterScript { $_.Trim() -ne '' } | Select-Object -Last $Lines
 }
 
 # The rest of a step's time in seconds, at least 1, so that a wait checks at least once.
@@ -215,8 +211,7 @@ function Invoke-Native { [CmdletBinding()] param([string]$FilePath, [string[]]$A
 # Registers a task of SYSTEM, by SID because the name of the account is localised. With the default priority, 7, its reads and writes come after those of all others.
 function Register-SystemTask { [CmdletBinding()] param([string]$Name, [string]$Triggers = '<Triggers />', [long]$LimitSeconds, [string]$Program, [string]$Arguments)
     $limit = [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($LimitSeconds))
-    $command = [System.Security.SecurityElement]::Escape($Program)
-    $words = [System.Security.SecurityElement]::Escape($Arguments)
+    $command, $words = [System.Security.SecurityElement]::Escape($Program), [System.Security.SecurityElement]::Escape($Arguments)
     $xml = @(
         '<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">', $Triggers
         '<Principals><Principal id="Author"><UserId>S-1-5-18</UserId><RunLevel>HighestAvailable</RunLevel></Principal></Principals>'
@@ -227,14 +222,15 @@ function Register-SystemTask { [CmdletBinding()] param([string]$Name, [string]$T
     $null = Register-ScheduledTask -TaskName $Name -TaskPath '\' -Xml $xml -Force -ErrorAction Stop
 }
 
-# Runs a script as SYSTEM until its answer is there: some parts of Windows refuse a network logon, such as the builder's over WinRM.
+# Runs a script as SYSTEM until its answer is there, and returns that: some parts of Windows refuse a network logon, such as the builder's over WinRM.
 function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File, [string[]]$ArgumentList, [string]$Answer, [int]$TimeoutSeconds)
+    foreach ($path in $Answer, "${Answer}.new") { [System.IO.File]::Delete($path) }
     $words = @('-NoProfile', '-NonInteractive', '-ExecutionPolicy', 'Bypass', '-File', $File) + $ArgumentList
     $line = @(foreach ($word in $words) { ConvertTo-NativeArgument -Value $word }) -join ' '
     try {
         # Without a trigger it runs only when it is started here.
         Register-SystemTask -Name $Name -LimitSeconds $TimeoutSeconds -Program (Get-SystemTool -Name 'WindowsPowerShell\v1.0\powershell.exe') -Arguments $line
-        Start-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction Stop
+        $null = Start-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction Stop
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while (-not [System.IO.File]::Exists($Answer)) {
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "the task $Name did not finish within $TimeoutSeconds s" }
@@ -245,43 +241,40 @@ function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File,
             }
             Start-Sleep -Seconds 5
         }
+        return [System.IO.File]::ReadAllText($Answer)
     }
     finally {
         # One that was never registered cannot be removed. Unregister-ScheduledTask would fail if any task of the machine is malformed.
-        Stop-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction SilentlyContinue
+        $null = Stop-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction SilentlyContinue
         $null = Invoke-Native -FilePath (Get-SystemTool -Name 'schtasks.exe') -ArgumentList '/Delete', '/TN', "\$Name", '/F' -GoodExitCode 0, 1
     }
 }
 
-# Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards.
-function Open-RegistryKey { [CmdletBinding()] param([string]$Key); $script:LocalMachine.OpenSubKey($Key.Substring('HKLM:\'.Length)) }
-
-function Test-RegistryKey { [CmdletBinding()] param([string]$Key)
-    $opened = Open-RegistryKey -Key $Key
-    if ($null -ne $opened) { $opened.Dispose() }
-    $null -ne $opened
-}
-
-function Get-RegistrySubKey { [CmdletBinding()] param([string]$Key)
-    $opened = Open-RegistryKey -Key $Key
+# Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards, and hands it to a block.
+# -Create opens an existing key without changing its other values and subkeys. Without it, nothing is done if there is no such key.
+function Use-RegistryKey { [CmdletBinding()] param([string]$Key, [scriptblock]$Use, [switch]$Write, [switch]$Create, [Microsoft.Win32.RegistryOptions]$Options = 'None')
+    $path = $Key.Substring('HKLM:\'.Length)
+    if ($Create) { $opened = $script:LocalMachine.CreateSubKey($path, [Microsoft.Win32.RegistryKeyPermissionCheck]::Default, $Options) }
+    else { $opened = $script:LocalMachine.OpenSubKey($path, [bool]$Write) }
     if ($null -eq $opened) { return }
-    try { $opened.GetSubKeyNames() }
+    try { & $Use $opened }
     finally { $opened.Dispose() }
 }
+
+function Test-RegistryKey { [CmdletBinding()] param([string]$Key); [bool](Use-RegistryKey -Key $Key -Use { $true }) }
+
+function Get-RegistrySubKey { [CmdletBinding()] param([string]$Key); Use-RegistryKey -Key $Key -Use { param($Opened) $Opened.GetSubKeyNames() } }
 
 # A value as {type, data}: unexpanded, numbers unsigned; $null if the key or the value does not exist.
 function Get-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Name)
-    $opened = Open-RegistryKey -Key $Key
-    if ($null -eq $opened) { return $null }
-    try {
-        $data = $opened.GetValue($Name, $null, [Microsoft.Win32.RegistryValueOptions]::DoNotExpandEnvironmentNames)
-        if ($null -eq $data) { return $null }
-        $type = [string]$opened.GetValueKind($Name)
+    Use-RegistryKey -Key $Key -Use { param($Opened)
+        $data = $Opened.GetValue($Name, $null, [Microsoft.Win32.RegistryValueOptions]::DoNotExpandEnvironmentNames)
+        if ($null -eq $data) { return }
+        $type = [string]$Opened.GetValueKind($Name)
+        if ($type -eq 'DWord') { $data = [long]$data -band 4294967295 }
+        if ($type -eq 'QWord' -and $data -lt 0) { $data = [System.BitConverter]::ToUInt64([System.BitConverter]::GetBytes([long]$data), 0) }
+        [ordered]@{ type = $type; data = $data }
     }
-    finally { $opened.Dispose() }
-    if ($type -eq 'DWord') { $data = [long]$data -band 4294967295 }
-    if ($type -eq 'QWord' -and $data -lt 0) { $data = [System.BitConverter]::ToUInt64([System.BitConverter]::GetBytes([long]$data), 0) }
-    return [ordered]@{ type = $type; data = $data }
 }
 
 # The data of a value, or $Default if it does not exist. For single values only: a list would be unrolled.
@@ -290,18 +283,15 @@ function Get-RegistryData { [CmdletBinding()] param([string]$Key, [string]$Name,
     if ($null -eq $value) { $Default } else { $value.data }
 }
 
-# CreateSubKey opens an existing key without changing its other values and subkeys.
 function Write-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Name, [string]$Type, $Data)
-    $opened = $script:LocalMachine.CreateSubKey($Key.Substring('HKLM:\'.Length))
-    try {
+    Use-RegistryKey -Key $Key -Create -Use { param($Opened)
         $kind = [Microsoft.Win32.RegistryValueKind]$Type
         # .NET expects a signed number. The same bits are passed, because it rejects a number above 0x7fffffff.
-        if ($Type -eq 'DWord') { $opened.SetValue($Name, [System.BitConverter]::ToInt32([System.BitConverter]::GetBytes([uint32]$Data), 0), $kind) }
-        elseif ($Type -eq 'QWord') { $opened.SetValue($Name, [long]$Data, $kind) }
-        elseif ($Type -eq 'MultiString') { $opened.SetValue($Name, [string[]]@($Data), $kind) }
-        else { $opened.SetValue($Name, [string]$Data, $kind) }
+        if ($Type -eq 'DWord') { $Opened.SetValue($Name, [System.BitConverter]::ToInt32([System.BitConverter]::GetBytes([uint32]$Data), 0), $kind) }
+        elseif ($Type -eq 'QWord') { $Opened.SetValue($Name, [long]$Data, $kind) }
+        elseif ($Type -eq 'MultiString') { $Opened.SetValue($Name, [string[]]@($Data), $kind) }
+        else { $Opened.SetValue($Name, [string]$Data, $kind) }
     }
-    finally { $opened.Dispose() }
 }
 
 function Get-UpdatePackage { [CmdletBinding()] param([int[]]$State = @())
@@ -317,15 +307,17 @@ function Get-UpdatePackage { [CmdletBinding()] param([int[]]$State = @())
     }
 }
 
-# The record of a resource of updates: its finished rounds, and what they installed. One that a killed run damaged counts as none.
+# Hands the JSON of a file to a block that reads it. One that is missing, or that a killed run damaged, counts as none.
+function Read-Record { [CmdletBinding()] param([string]$Path, [scriptblock]$Read)
+    if (-not [System.IO.File]::Exists($Path)) { return }
+    try { & $Read (ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Path))) }
+    catch { return }
+}
+
+# The record of a resource of updates: its finished rounds, and what they installed.
 function Read-UpdateRecord { [CmdletBinding()] param([string]$Path)
-    $none = @{ rounds = 0; installed = @(); serviced = @() }
-    if (-not [System.IO.File]::Exists($Path)) { return $none }
-    try {
-        $record = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Path))
-        return @{ rounds = [int]$record.rounds; installed = @($record.installed); serviced = @($record.serviced) }
-    }
-    catch { return $none }
+    $record = Read-Record -Path $Path -Read { param($Saved) @{ rounds = [int]$Saved.rounds; installed = @($Saved.installed); serviced = @($Saved.serviced) } }
+    if ($null -ne $record) { $record } else { @{ rounds = 0; installed = @(); serviced = @() } }
 }
 
 # The facts about Windows in the report. The state 112 means installed.
@@ -342,9 +334,7 @@ function Get-MachineFact { [CmdletBinding()] param()
 }
 
 # 1.2 matches 1.2 and every 1.2.x.
-function Test-SameVersion { [CmdletBinding()] param([string]$Found, [string]$Wanted)
-    return ($Found -ceq $Wanted -or $Found.StartsWith($Wanted + '.', [System.StringComparison]::Ordinal))
-}
+function Test-SameVersion { [CmdletBinding()] param([string]$Found, [string]$Wanted); $Found -ceq $Wanted -or $Found.StartsWith($Wanted + '.', [System.StringComparison]::Ordinal) }
 
 # The registered version of an MSI product; $null if there is none. Of several registrations, the matching one counts, or else the last.
 function Get-PackageVersion { [CmdletBinding()] param([string]$Product, [string]$Version)
@@ -365,17 +355,12 @@ function Get-PackageVersion { [CmdletBinding()] param([string]$Product, [string]
 function Get-ServiceRecovery { [CmdletBinding()] param([string]$Key)
     $value = Get-RegistryValue -Key $Key -Name 'FailureActions'
     if ($null -eq $value -or $value.type -ne 'Binary') { return $null }
-    # SERVICE_FAILURE_ACTIONS in the registry: reset period, two unused words, count, offset, and (type, milliseconds) for each action.
+    # SERVICE_FAILURE_ACTIONS in the registry, in numbers of four bytes: reset period, two unused ones, count, offset, and (type, milliseconds) for each action.
     $bytes = [byte[]]$value.data
-    if ($bytes.Length -lt 28) { return $null }
-    $count = [System.BitConverter]::ToInt32($bytes, 12)
-    if ($count -lt 1 -or $bytes.Length -lt 20 + 8 * $count) { return $null }
-    $delay = [long][System.BitConverter]::ToUInt32($bytes, 24)
-    for ($index = 0; $index -lt $count; $index++) {
-        $at = 20 + 8 * $index
-        if ([System.BitConverter]::ToInt32($bytes, $at) -ne 1 -or [System.BitConverter]::ToUInt32($bytes, $at + 4) -ne $delay) { return $null }
-    }
-    return [ordered]@{ restart_after_s = $delay / 1000; reset_after_s = [long][System.BitConverter]::ToUInt32($bytes, 0) }
+    $numbers = @(for ($at = 0; $at + 4 -le $bytes.Length; $at += 4) { [long][System.BitConverter]::ToUInt32($bytes, $at) })
+    if ($numbers.Count -lt 7 -or $numbers[3] -lt 1 -or $numbers.Count -lt 5 + 2 * $numbers[3]) { return $null }
+    for ($at = 5; $at -lt 5 + 2 * $numbers[3]; $at += 2) { if ($numbers[$at] -ne 1 -or $numbers[$at + 1] -ne $numbers[6]) { return $null } }
+    return [ordered]@{ restart_after_s = $numbers[6] / 1000; reset_after_s = $numbers[0] }
 }
 
 # Starts or stops a service and waits for it within the step's time. Fails at once if the service that it started dies.

@@ -1,7 +1,5 @@
 # Uses the system's certificates, and the system's proxy if the plan has none. Needs common.psm1, which the engine imports before.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 Add-Type -AssemblyName System.Net.Http
 # 0 is SystemDefault: Windows chooses, and includes the newest version. Only an explicit older set may lack TLS 1.2.
@@ -39,8 +37,7 @@ function Open-Attempt { [CmdletBinding()] param($Item, [System.Uri]$Address, [do
     $Item.Address = $Address
     # Reset, because the state of the last response does not apply: a 416 has no body.
     $Item.LengthKnown = $true
-    $Item.Seen = [long]-1
-    $Item.SeenAt = $Now
+    $Item.Seen, $Item.SeenAt = [long]-1, $Now
     $Item.Send = $Item.Client.GetAsync($Address, [System.Net.Http.HttpCompletionOption]::ResponseHeadersRead)
 }
 
@@ -129,22 +126,10 @@ function Resolve-Attempt { [CmdletBinding()] param($Item, $ErrorRecord, [double]
         $failure.Data['Artifact'] = $Item.Name
         throw $failure
     }
-    $Item.NotBefore = $Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4)
+    $Item.Redirects, $Item.NotBefore = 0, ($Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4))
 }
 
-function Get-Download { [CmdletBinding()] param($Artifact, $Proxy)
-    $from, $authorization = $Artifact.Url, ''
-    if ($null -ne $Artifact.Private) { $from, $authorization = $Artifact.Private.url, $Artifact.Private.authorization }
-    @{
-        Proxy = $Proxy; From = [System.Uri]$from; Authorization = $authorization
-        Name = $Artifact.Name; Url = [System.Uri]$Artifact.Url; Digest = $Artifact.Digest; Size = [long]$Artifact.Size
-        Path = $Artifact.Path; Part = $Artifact.Path + '.part'; Done = $false
-        Address = $null; Offset = [long]0; Client = $null; Send = $null; Response = $null; LengthKnown = $true; File = $null; Copy = $null
-        Seen = [long]-1; SeenAt = [double]0; NotBefore = [double]0; Redirects = 0; Tries = 0; WrongBytes = 0; Best = [long]0
-    }
-}
-
-# Downloads all artifacts in parallel, each with its own retries. $Proxy is the plan's. $Announce is called with name, status and size.
+# Downloads all artifacts in parallel, each with its own retries. An artifact has Name, Url, From, Authorization, Digest, Size and Path. $Proxy is the plan's. $Announce is called with name, status and size.
 function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     # HttpClient of .NET Framework does not read HTTPS_PROXY.
@@ -153,7 +138,13 @@ function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy,
         $through = New-Object -TypeName System.Net.WebProxy -ArgumentList $Proxy.url
         $through.BypassList = [string[]]@($Proxy.bypass)
     }
-    $items = @(foreach ($one in $Artifact) { Get-Download -Artifact $one -Proxy $through })
+    $items = @(foreach ($one in $Artifact) {
+            $one + @{
+                Proxy = $through; Part = $one.Path + '.part'; Done = $false; Address = $null; Offset = [long]0; Client = $null; Send = $null; Response = $null
+                LengthKnown = $true; File = $null; Copy = $null; Seen = [long]-1; SeenAt = [double]0; NotBefore = [double]0
+                Redirects = 0; Tries = 0; WrongBytes = 0; Best = [long]0
+            }
+        })
     foreach ($item in $items) {
         $item.Done = [System.IO.File]::Exists($item.Path) -and (Get-Digest -Path $item.Path) -ceq $item.Digest
         if (-not $item.Done) { [System.IO.File]::Delete($item.Path) }
@@ -170,10 +161,7 @@ function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy,
                 $now = $clock.Elapsed.TotalSeconds
                 try {
                     if ($null -ne $item.Send) { if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item } }
-                    elseif ($now -ge $item.NotBefore) {
-                        $item.Redirects = 0
-                        Open-Attempt -Item $item -Address $item.From -Now $now
-                    }
+                    elseif ($now -ge $item.NotBefore) { Open-Attempt -Item $item -Address $item.From -Now $now }
                 }
                 catch { Resolve-Attempt -Item $item -ErrorRecord $_ -Now $now }
                 if ($item.Done) { $null = & $Announce $item.Name 'ready' $item.Size }
@@ -183,5 +171,3 @@ function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy,
     }
     finally { foreach ($item in $items) { Close-Attempt -Item $item } }
 }
-
-Export-ModuleMember -Function Receive-Artifact

@@ -1,8 +1,6 @@
 # Runs one phase of plan.json, or checks it: events, state.json and report.json as in docs/guest.md.
 # start.ps1 has verified every byte of the bundle before it imports this file.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'download.psm1')) -Force -DisableNameChecking
@@ -36,9 +34,8 @@ function Write-PhaseEvent { [CmdletBinding()] param($Session, [string]$Phase, [s
 }
 
 function Write-ResourceEvent { [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds, [string]$Reason = '')
-    Write-EventLine -Session $Session -Fields ([ordered]@{
-            event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason
-        })
+    $fields = [ordered]@{ event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason }
+    Write-EventLine -Session $Session -Fields $fields
 }
 
 function ConvertFrom-StateText { [CmdletBinding()] param([string]$Text)
@@ -72,9 +69,8 @@ function Save-State { [CmdletBinding()] param($Session)
     foreach ($name in @($Session.State.Phases.Keys)) {
         $Session.State.Phases[$name].changed = @(Get-ChangedEntry -Session $Session -Phase $name).Count
     }
-    Write-TextFile -Path $Session.StatePath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
-                state_version = 1; plan_sha256 = $Session.PlanDigest; phases = $Session.State.Phases; resources = $Session.State.Resources
-            }))
+    $state = [ordered]@{ state_version = 1; plan_sha256 = $Session.PlanDigest; phases = $Session.State.Phases; resources = $Session.State.Resources }
+    Write-TextFile -Path $Session.StatePath -Text (ConvertTo-AsciiJson -Value $state)
 }
 
 function Get-ChangedEntry { [CmdletBinding()] param($Session, [string]$Phase, [string[]]$Status = @('changed'))
@@ -115,11 +111,21 @@ function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$Pl
     $utf8 = New-Object -TypeName System.Text.UTF8Encoding
     $session = @{
         Registries = $utf8.GetString([System.Convert]::FromBase64String($Secrets.REGISTRIES))
-        Downloads = ConvertFrom-Json -InputObject ($utf8.GetString([System.Convert]::FromBase64String($Secrets.DOWNLOADS)))
-        Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
+        Root = $Root; Bundle = "$Root\bundle"; Artifacts = @{}; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
         State = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
+    }
+    foreach ($one in $Plan.artifacts.PSObject.Properties) {
+        $path = "$Root\artifacts\$($one.Value.sha256)"
+        $session.Artifacts[$one.Name] = @{
+            Name = $one.Name; Url = $one.Value.url; From = [System.Uri]$one.Value.url; Authorization = ''; Digest = $one.Value.sha256; Size = $one.Value.size; Path = $path
+        }
+    }
+    # Private artifacts have an address of their own, and a header for its host.
+    $private = ConvertFrom-Json -InputObject ($utf8.GetString([System.Convert]::FromBase64String($Secrets.DOWNLOADS)))
+    foreach ($one in $private.PSObject.Properties) {
+        $session.Artifacts[$one.Name].From, $session.Artifacts[$one.Name].Authorization = [System.Uri]$one.Value.url, $one.Value.authorization
     }
     # The blocks of the kinds run in this module, with its settings.
     foreach ($kind in Get-SortedText -Text @($session.Entries | ForEach-Object -Process { $_.Kind })) {
@@ -143,42 +149,29 @@ function Read-Entry { [CmdletBinding()] param($Session, $Entry)
 function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
     $wanted = [ordered]@{}
     foreach ($entry in $Entries) {
-        $artifact = $Session.Plan.artifacts.PSObject.Properties[$entry.Artifact].Value
-        if (-not $wanted.Contains($artifact.sha256)) {
-            # Of a private artifact: its URL with a query, and a header for the first host.
-            $private = $Session.Downloads.PSObject.Properties[$entry.Artifact]
-            $wanted[$artifact.sha256] = @{
-                Private = $(if ($null -ne $private) { $private.Value })
-                Name = $entry.Artifact; Url = $artifact.url; Digest = $artifact.sha256; Size = $artifact.size; Path = "$($Session.Artifacts)\$($artifact.sha256)"
-            }
-        }
+        $artifact = $Session.Artifacts[$entry.Artifact]
+        if (-not $wanted.Contains($artifact.Digest)) { $wanted[$artifact.Digest] = $artifact }
     }
     if ($wanted.Count -eq 0) { return }
-    $null = [System.IO.Directory]::CreateDirectory($Session.Artifacts)
+    $null = [System.IO.Directory]::CreateDirectory("$($Session.Root)\artifacts")
     Receive-Artifact -Artifact @($wanted.Values) -Proxy $Session.Plan.proxy -TimeoutSeconds $TimeoutSeconds -Announce {
         param($Name, $Status, $Size)
         Write-EventLine -Session $Session -Fields ([ordered]@{ event = 'artifact'; name = $Name; status = $Status; size = $Size })
     }
 }
 
-function Get-Context { [CmdletBinding()] param($Session, $Entry)
+# set and a second test. Saves before set that it begins, and saves a needed restart before anything else can fail.
+function Invoke-Set { [CmdletBinding()] param($Session, $Entry)
     $Entry.Clock.Start()
     $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries }
     if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
     if ($null -ne $Entry.Artifact) {
-        $artifact = $Session.Plan.artifacts.PSObject.Properties[$Entry.Artifact].Value
-        $context.Artifact = "$($Session.Artifacts)\$($artifact.sha256)"
+        $context.Artifact = $Session.Artifacts[$Entry.Artifact].Path
         # Missing if the resource was as planned when the phase began, and was changed since.
         if (-not [System.IO.File]::Exists($context.Artifact)) {
             Receive-EntryArtifact -Session $Session -Entries @($Entry) -TimeoutSeconds (Get-SecondsLeft -Context $context)
         }
     }
-    return $context
-}
-
-# set and a second test. Saves before set that it begins, and saves a needed restart before anything else can fail.
-function Invoke-Set { [CmdletBinding()] param($Session, $Entry)
-    $context = Get-Context -Session $Session -Entry $Entry
     $kind = $Session.Kinds[$Entry.Kind]
     Save-Outcome -Session $Session -Entry $Entry -Status 'setting' -Milliseconds 0
     $answer = & $kind.Set $Entry.Fields $context
@@ -279,9 +272,7 @@ function Write-Report { [CmdletBinding()] param($Session, $Facts)
         })
     $resources = @(foreach ($entry in $Session.Entries) {
             $saved = $Session.State.Resources[$entry.Id]
-            [ordered]@{
-                id = $entry.Id; phase = $entry.Phase; step = $entry.Step; kind = $entry.Kind; status = $saved.status; ms = $saved.ms; facts = $Facts[$entry.Id]
-            }
+            [ordered]@{ id = $entry.Id; phase = $entry.Phase; step = $entry.Step; kind = $entry.Kind; status = $saved.status; ms = $saved.ms; facts = $Facts[$entry.Id] }
         })
     Write-TextFile -Path $Session.ReportPath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                 report_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target
@@ -308,7 +299,7 @@ function Invoke-Sequence { [CmdletBinding()] param($Session, [object[]]$Earlier,
     if ($Session.Restart -and -not $Own.restart) {
         throw (Get-Failure -ExitCode 6 -Message "a restart is needed after $($Own.name), but the plan has none there")
     }
-    Clear-Tree -Path $Session.Artifacts
+    Clear-Tree -Path "$($Session.Root)\artifacts"
     $record = $Session.State.Phases[$Own.name]
     $record.status = 'finished'
     $record.restart = $record.restart -or $Session.Restart
@@ -355,22 +346,17 @@ function Invoke-Inspection { [CmdletBinding()] param($Session, [string]$Name)
             $clock = [System.Diagnostics.Stopwatch]::StartNew()
             $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name -and -not $_.Repeated })
             Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'started' -Resources $entries.Count -Milliseconds 0
-            $end = 'finished'
-            $why = ''
+            $end, $why = 'finished', ''
             foreach ($entry in $entries) {
                 $lap = [System.Diagnostics.Stopwatch]::StartNew()
-                $status = 'skipped'
-                $reasons = @('a node may change it after its first boot')
+                $status, $reasons = 'skipped', @('a node may change it after its first boot')
                 if (-not $booted -or $null -eq $entry.Until) {
-                    $status = 'ok'
                     try {
                         $reasons = @((Read-Entry -Session $Session -Entry $entry).Reasons)
-                        if ($reasons.Count -gt 0) { $status = 'drifted' }
+                        $status = if ($reasons.Count -gt 0) { 'drifted' } else { 'ok' }
                     }
                     catch {
-                        $status = 'failed'
-                        $end = 'failed'
-                        $reasons = @(Get-Cause -ErrorRecord $_)
+                        $status, $end, $reasons = 'failed', 'failed', @(Get-Cause -ErrorRecord $_)
                         if ($why -eq '') { $why = (Get-EntryFailure -Entry $entry -ErrorRecord $_).Message }
                         Write-Line -Session $Session -Text $_.ScriptStackTrace
                     }
@@ -403,5 +389,3 @@ function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, 
     $session.Log = $null
     return (Invoke-Inspection -Session $session -Name $Phase)
 }
-
-Export-ModuleMember -Function Invoke-Engine

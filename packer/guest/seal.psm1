@@ -1,14 +1,9 @@
 # Checks first and deletes last: after a failed check or a failed sysprep the machine still has its logs and can be sealed again.
 # Imported from the bundle, whose folder it deletes at the end: the code that runs afterwards is in memory.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
 
-$script:Listeners = 'SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
-$script:Engine = 'C:\ProgramData\imagegen'
-$script:SetupScripts = 'C:\Windows\Setup\Scripts'
 $script:Generalised = 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE'
 
 function Assert-ReadyToSeal { [CmdletBinding()] param()
@@ -31,13 +26,7 @@ function Assert-ReadyToSeal { [CmdletBinding()] param()
 
 # Throws if a program from this folder runs, or is a service. Sealing deletes only what extensions of the cloud left that have done their work: an agent would know every node as the builder.
 function Assert-NoAgent { [CmdletBinding()] param([string]$Folder)
-    $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
-    $commands = @(foreach ($name in Get-RegistrySubKey -Key $services) {
-            # Some security services deny even administrators access to their keys.
-            try { [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') }
-            catch [System.Security.SecurityException] { continue }
-        })
-    foreach ($program in @(Get-RunningProgram) + $commands) {
+    foreach ($program in @(Get-RunningProgram) + @(Get-ServiceCommand | ForEach-Object -Process { $_.Command })) {
         if ($program.IndexOf($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase) -ge 0) {
             throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
         }
@@ -63,44 +52,12 @@ function Get-Leftover { [CmdletBinding()] param()
     }
     # Left by a -Check that was killed.
     [System.IO.Directory]::GetDirectories('C:\Windows', 'imagegen-check')
-    if ([System.IO.Directory]::Exists($script:Engine)) { [System.IO.Directory]::GetFileSystemEntries($script:Engine) -ne "$($script:Engine)\manifest.json" }
-}
-
-function Clear-Path { [CmdletBinding()] param([string[]]$Path)
-    foreach ($one in $Path) {
-        if ([System.IO.Directory]::Exists($one)) { Clear-Tree -Path $one }
-        elseif ([System.IO.File]::Exists($one)) {
-            [System.IO.File]::SetAttributes($one, [System.IO.FileAttributes]::Normal)
-            [System.IO.File]::Delete($one)
-        }
-    }
-}
-
-# Retries, because a virus scanner may hold a file for a moment.
-function Clear-Leftover { [CmdletBinding()] param()
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($true) {
-        try {
-            Clear-Path -Path @(Get-Leftover)
-            $left = @(Get-Leftover)
-            if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
-            return
-        }
-        catch {
-            if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
-            Start-Sleep -Milliseconds 250
-        }
-    }
+    $engine = 'C:\ProgramData\imagegen'
+    if ([System.IO.Directory]::Exists($engine)) { [System.IO.Directory]::GetFileSystemEntries($engine) -ne "$engine\manifest.json" }
 }
 
 # The programs of all processes. Windows hides those of some of its own.
-function Get-RunningProgram { [CmdletBinding()] param()
-    foreach ($process in @(Get-Process -ErrorAction Stop)) {
-        try { $program = [string]$process.Path }
-        catch { continue }
-        if ($program -ne '') { $program }
-    }
-}
+function Get-RunningProgram { [CmdletBinding()] param(); Get-Process -ErrorAction Stop | Select-Object -ExpandProperty 'Path' -ErrorAction SilentlyContinue }
 
 # Windows is generalised already, so nothing that stays fails the seal: it is a line in the log.
 function Clear-Optional { [CmdletBinding()] param([string]$What, [scriptblock]$Clear)
@@ -127,7 +84,7 @@ function Clear-AgentFolder { [CmdletBinding()] param([string]$Parent, [string]$N
 function Clear-File { [CmdletBinding()] param([string]$Folder)
     if (-not [System.IO.Directory]::Exists($Folder)) { return }
     Clear-Optional -What $Folder -Clear {
-        foreach ($file in @(Get-TreeEntry -Path $Folder)) { if ([System.IO.File]::Exists($file)) { Clear-Optional -What $file -Clear { Clear-Path -Path $file } } }
+        foreach ($file in @(Get-TreeEntry -Path $Folder)) { if ([System.IO.File]::Exists($file)) { Clear-Optional -What $file -Clear { Clear-Tree -Path $file -TimeoutSeconds 0 } } }
     }
 }
 
@@ -141,18 +98,15 @@ function Wait-CloudService { [CmdletBinding()] param([string]$Name, [int]$Timeou
 
 # Removes what sysprep would call and cannot, because the DLL is gone: an agent that updates itself during the build may leave such an entry.
 function Clear-SysprepCall { [CmdletBinding()] param()
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey('SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize', $true)
-    if ($null -eq $key) { return }
-    try {
-        foreach ($name in $key.GetValueNames()) {
+    Use-RegistryKey -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize' -Write -Use { param($Opened)
+        foreach ($name in $Opened.GetValueNames()) {
             # An entry holds the full path of a DLL and the name of a function in it.
-            $found = [regex]::Match([string]$key.GetValue($name), '(?i)[a-z]:\\[^,;"<>|*?]+?\.dll')
+            $found = [regex]::Match([string]$Opened.GetValue($name), '(?i)[a-z]:\\[^,;"<>|*?]+?\.dll')
             if (-not $found.Success -or [System.IO.File]::Exists($found.Value)) { continue }
-            $key.DeleteValue($name)
+            $Opened.DeleteValue($name)
             [System.Console]::Out.WriteLine("sysprep will not call $($found.Value), because it does not exist: its entry is removed")
         }
     }
-    finally { $key.Dispose() }
 }
 
 # Its exit code decides nothing: it is in the build's log. After sysprep, Windows' own mark says what it did.
@@ -162,36 +116,30 @@ function Invoke-Program { [CmdletBinding()] param([string]$FilePath, [string[]]$
     [System.Console]::Out.WriteLine("$FilePath $($ArgumentList -join ' ')$ArgumentLine ended with $($done.ExitCode)$output")
 }
 
-function Get-ImageState { [CmdletBinding()] param()
-    [string](Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' -Name 'ImageState' -Default '')
-}
+function Get-ImageState { [CmdletBinding()] param(); [string](Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' -Name 'ImageState' -Default '') }
 
 # Into the build's log, because the machine will be deleted.
 function Write-SetupLog { [CmdletBinding()] param()
     foreach ($name in 'setuperr.log', 'setupact.log') {
         $path = "C:\Windows\System32\Sysprep\Panther\$name"
-        [System.Console]::Out.WriteLine("--- the end of $path")
-        foreach ($line in Get-LogTail -Path $path -Lines 40) { [System.Console]::Out.WriteLine($line) }
+        foreach ($line in @("--- the end of $path") + @(Get-LogTail -Path $path -Lines 40)) { [System.Console]::Out.WriteLine($line) }
     }
 }
 
 # Removes all WinRM listeners from the image without cutting this session: the running service reads its listeners at the next boot only.
 # Certificates stay until the first boot for the same reason. first-boot.ps1 removes those in the list.
 function Clear-WinRmListener { [CmdletBinding()] param()
-    # With .NET, because a key is named '*+HTTPS' and the PowerShell provider takes the star for a wildcard.
-    $parent = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Listeners, $true)
-    if ($null -eq $parent) { return }
-    try {
-        $prints = @(foreach ($name in $parent.GetSubKeyNames()) {
-                $print = [string](Get-RegistryData -Key "HKLM:\$($script:Listeners)\$name" -Name 'certThumbprint' -Default '')
+    $listeners = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
+    Use-RegistryKey -Key $listeners -Write -Use { param($Opened)
+        $prints = @(foreach ($name in $Opened.GetSubKeyNames()) {
+                $print = [string](Get-RegistryData -Key "$listeners\$name" -Name 'certThumbprint' -Default '')
                 if ($print -ne '') { $print.Replace(' ', '') }
             })
-        $null = [System.IO.Directory]::CreateDirectory($script:SetupScripts)
-        Write-TextFile -Path "$($script:SetupScripts)\certificates.txt" -Text (($prints + '') -join "`r`n")
-        foreach ($name in $parent.GetSubKeyNames()) { $parent.DeleteSubKeyTree($name) }
-        if (@($parent.GetSubKeyNames()).Count -gt 0) { throw 'a WinRM listener could not be deleted' }
+        $null = [System.IO.Directory]::CreateDirectory('C:\Windows\Setup\Scripts')
+        Write-TextFile -Path 'C:\Windows\Setup\Scripts\certificates.txt' -Text (($prints + '') -join "`r`n")
+        foreach ($name in $Opened.GetSubKeyNames()) { $Opened.DeleteSubKeyTree($name) }
+        if (@($Opened.GetSubKeyNames()).Count -gt 0) { throw 'a WinRM listener could not be deleted' }
     }
-    finally { $parent.Dispose() }
 }
 
 # Nodes also start without what such a program does: they are only smaller or faster.
@@ -232,7 +180,7 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
         Invoke-Optional -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -TimeoutSeconds 600
         # Answer files of the base image may hold a password. Before sysprep, which stores that of the first boot in the same place.
         foreach ($folder in 'C:\Windows\Panther', 'C:\Windows\Panther\Unattend', 'C:\Windows\System32\Sysprep', 'C:\') {
-            if ([System.IO.Directory]::Exists($folder)) { Clear-Path -Path ([System.IO.Directory]::GetFiles($folder, '*unattend*.xml')) }
+            if ([System.IO.Directory]::Exists($folder)) { foreach ($file in [System.IO.Directory]::GetFiles($folder, '*unattend*.xml')) { Clear-Tree -Path $file } }
         }
         Clear-SysprepCall
         try {
@@ -251,9 +199,11 @@ function Invoke-Seal { [CmdletBinding()] param([scriptblock]$Assert, [scriptbloc
     $temporary = @(foreach ($one in Get-ProfileFolder) { "$one\AppData\Local\Temp" })
     foreach ($folder in $temporary + 'C:\Windows\Temp' + 'C:\Windows\Logs') { Clear-File -Folder $folder }
     Clear-EventRecord -TimeoutSeconds 300
-    Clear-Leftover
+    Wait-Success -Seconds 30 -Try {
+        foreach ($path in @(Get-Leftover)) { Clear-Tree -Path $path }
+        $left = @(Get-Leftover)
+        if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
+    }
     if ($Trim) { Invoke-Optional -FilePath (Get-SystemTool -Name 'defrag.exe') -ArgumentList 'C:', '/L' -TimeoutSeconds 600 }
     Clear-WinRmListener
 }
-
-Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Program', 'Wait-CloudService', 'Assert-NoAgent', 'Clear-AgentFolder', 'Clear-Optional', 'Clear-File')

@@ -1,8 +1,6 @@
 # The entry script: verifies the bundle, unpacks it into a folder that only SYSTEM and Administrators can access, and runs one phase.
 # It has no parameters: PowerShell's binder would exit with 1 at a wrong argument and would accept abbreviated names. See docs/guest.md.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 function Get-EntryError { [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message
@@ -20,10 +18,8 @@ function Read-Argument { [CmdletBinding()] param([string[]]$Word)
         if ($known.Count -ne 1) { throw (Get-EntryError -ExitCode 2 -Message "unknown argument: $name") }
         $name = $known[0]
         if ($given.ContainsKey($name)) { throw (Get-EntryError -ExitCode 2 -Message "$name is given twice") }
-        if ($name -eq '-Check') {
-            $given[$name] = $true
-            continue
-        }
+        $given[$name] = ''
+        if ($name -eq '-Check') { continue }
         $index++
         if ($index -ge $Word.Count -or $Word[$index] -match '\A-') { throw (Get-EntryError -ExitCode 2 -Message "$name has no value") }
         $given[$name] = $Word[$index]
@@ -31,22 +27,15 @@ function Read-Argument { [CmdletBinding()] param([string[]]$Word)
     return $given
 }
 
-function Resolve-Argument { [CmdletBinding()] param([hashtable]$Given)
+function Assert-Argument { [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
         if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
     }
     foreach ($name in '-BundleSha256', '-PlanSha256') {
         if ($Given[$name] -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message "$name must be 64 lower-case hex digits") }
     }
-    $check = $Given.ContainsKey('-Check')
-    if ($Given['-Phase'] -ceq 'all' -and -not $check) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
-    # Exists first, because GetFullPath of 5.1 throws at an invalid path.
-    $path = $Given['-Bundle']
-    if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $path") }
-    return @{
-        Phase = $Given['-Phase']; Bundle = [System.IO.Path]::GetFullPath($path); Check = $check
-        BundleSha256 = $Given['-BundleSha256']; PlanSha256 = $Given['-PlanSha256']
-    }
+    if ($Given['-Phase'] -ceq 'all' -and -not $Given.ContainsKey('-Check')) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
+    if (-not [System.IO.File]::Exists($Given['-Bundle'])) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $($Given['-Bundle'])") }
 }
 
 # Called before the folder has content. Uses SIDs, because names are localised.
@@ -60,10 +49,8 @@ function Remove-Path { [CmdletBinding()] param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path) -or [System.IO.File]::Exists($Path)) {
         try { if ([System.IO.File]::Exists($Path)) { [System.IO.File]::Delete($Path) } else { [System.IO.Directory]::Delete($Path, $true) } }
-        catch {
-            if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
-            Start-Sleep -Milliseconds 250
-        }
+        catch { if ($clock.Elapsed.TotalSeconds -gt 30) { throw } }
+        Start-Sleep -Milliseconds 100
     }
 }
 
@@ -94,27 +81,23 @@ function Expand-Bundle { [CmdletBinding()] param([string]$Path, [string]$Digest,
     finally { $stream.Dispose() }
 }
 
-function Get-FileDigest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant() }
-
 function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
-    $path = [System.IO.Path]::Combine($Folder, 'plan.json')
-    if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
-    $found = Get-FileDigest -Path $path
-    if ($found -cne $Digest) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of plan.json is $found, expected $Digest") }
-    $plan = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($path))
+    $found = [ordered]@{}
+    foreach ($file in [System.IO.Directory]::GetFiles($Folder, '*', [System.IO.SearchOption]::AllDirectories)) {
+        $found[$file.Substring($Folder.Length + 1).Replace('\', '/')] = (Get-FileHash -LiteralPath $file -Algorithm SHA256).Hash.ToLowerInvariant()
+    }
+    $own = $found['plan.json']
+    if ($null -eq $own) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
+    if ($own -cne $Digest) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of plan.json is $own, expected $Digest") }
+    $plan = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText("$Folder\plan.json"))
     if ($plan.plan_version -ne 1) { throw (Get-EntryError -ExitCode 4 -Message "plan.json has version $($plan.plan_version), but this engine reads version 1") }
     foreach ($listed in $plan.files.PSObject.Properties) {
-        $file = [System.IO.Path]::Combine($Folder, $listed.Name.Replace('/', '\'))
-        if (-not [System.IO.File]::Exists($file)) { throw (Get-EntryError -ExitCode 4 -Message "the bundle does not have $($listed.Name)") }
-        $found = Get-FileDigest -Path $file
-        if ($found -cne $listed.Value) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of $($listed.Name) is $found, the plan says $($listed.Value)") }
+        $name, $wanted = $listed.Name, $listed.Value
+        if (-not $found.Contains($name)) { throw (Get-EntryError -ExitCode 4 -Message "the bundle does not have $name") }
+        if ($found[$name] -cne $wanted) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of $name is $($found[$name]), the plan says $wanted") }
+        $null = $found.Remove($name)
     }
-    foreach ($file in [System.IO.Directory]::GetFiles($Folder, '*', [System.IO.SearchOption]::AllDirectories)) {
-        $name = $file.Substring($Folder.Length + 1).Replace('\', '/')
-        if ($name -ne 'plan.json' -and $null -eq $plan.files.PSObject.Properties[$name]) {
-            throw (Get-EntryError -ExitCode 4 -Message "the bundle has $name, but the plan does not list it")
-        }
-    }
+    foreach ($name in $found.Keys) { if ($name -ne 'plan.json') { throw (Get-EntryError -ExitCode 4 -Message "the bundle has $name, but the plan does not list it") } }
     return $plan
 }
 
@@ -134,8 +117,10 @@ try {
     }
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
-    $asked = Resolve-Argument -Given (Read-Argument -Word $args)
-    if ($asked.Check) {
+    $given = Read-Argument -Word $args
+    Assert-Argument -Given $given
+    $check = $given.ContainsKey('-Check')
+    if ($check) {
         # In a folder where only administrators can prepare anything. The lock keeps a second -Check out, and ends with this process, however that ends.
         $root = [System.IO.Path]::Combine($env:SystemRoot, 'imagegen-check')
         $mode, $access, $share = [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None
@@ -146,10 +131,10 @@ try {
     $null = [System.IO.Directory]::CreateDirectory($root)
     Protect-Folder -Path $root
     $folder = [System.IO.Path]::Combine($root, 'bundle')
-    Expand-Bundle -Path $asked.Bundle -Digest $asked.BundleSha256 -Folder $folder
-    $plan = Read-Plan -Folder $folder -Digest $asked.PlanSha256
+    Expand-Bundle -Path $given['-Bundle'] -Digest $given['-BundleSha256'] -Folder $folder
+    $plan = Read-Plan -Folder $folder -Digest $given['-PlanSha256']
     Import-Module -Name ([System.IO.Path]::Combine($folder, 'engine.psm1')) -Force -DisableNameChecking
-    $code = [int](Invoke-Engine -Root $root -Phase $asked.Phase -Plan $plan -PlanDigest $asked.PlanSha256 -Secrets $secrets -Check:$asked.Check)
+    $code = [int](Invoke-Engine -Root $root -Phase $given['-Phase'] -Plan $plan -PlanDigest $given['-PlanSha256'] -Secrets $secrets -Check:$check)
 }
 catch {
     $known = $_.Exception.Data['ExitCode']

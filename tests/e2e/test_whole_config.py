@@ -136,7 +136,7 @@ def test_what_a_rehearsal_does_not_play_is_refused_by_name() -> None:
 _VERSIONS = {"aws": "platform-windows-2019-v1.34.9-", "azure": "1.34.9"}
 # What the machine says of itself, of many sections of the config.
 _FOUND = {
-    "system/environment:HTTPS_PROXY": {"value": "http://proxy.example.com:3128"},
+    "system/environment:HTTPS_PROXY": {"type": "String", "data": "http://proxy.example.com:3128"},
     "kubernetes/path:C:\\opt\\kubernetes": {"entry": "C:\\opt\\kubernetes"},
     "containerd/directory:C:\\Program Files\\containerd\\certs.d\\registry.example.com_5000_": {"exists": True},
 }

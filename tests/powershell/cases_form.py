@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.powershell import rules_form as r
 from tests.powershell.cases import Bad, Good
 
-HEAD = "\n".join(r.HEADER) + "\n"
+HEAD = "; ".join(r.HEADER) + "\n"
 DIRECTORY = "packer/guest/kinds/directory.ps1"
 START = "packer/guest/start.ps1"
 KIND = (
@@ -17,6 +17,7 @@ GOOD = (
     Good(r.plain_bytes, "$a = 1\n"),
     Good(r.parses, "$a = { }\nif ($a) { 'x' } else { 'y' }\nGet-Thing -Name $a.b -Range (1..3)\n"),
     Good(r.only_old_syntax, "try { Get-Thing } catch { throw }\n"),
+    Good(r.only_old_syntax, "trap { Write-Thing; exit 1 }\nGet-A\nexit 0\n", path=START),
     Good(r.strict_header, "# what for\n[CmdletBinding()]\nparam()\n" + HEAD + "$a = 1\n"),
     Good(r.strict_header, KIND, path=DIRECTORY),
     Good(r.exits_only_at_the_entry, "$code = 1\nexit $code\n", path=START),
@@ -49,9 +50,11 @@ BAD = (
     Bad(r.only_old_syntax, "Get-A && Get-B\n", "&&"),
     Bad(r.only_old_syntax, "Get-A || Get-B\n", "||"),
     Bad(r.only_old_syntax, "$x = 1\nclass A { $B }\n", "classes", 2),
-    Bad(r.only_old_syntax, "trap { Get-A }\n", "trap"),
-    Bad(r.strict_header, "\n".join(r.HEADER[1:]) + "\n", "Set-StrictMode -Version Latest"),
-    Bad(r.strict_header, HEAD.replace("'Stop'", "'Continue'"), "$ErrorActionPreference = 'Stop'"),
+    Bad(r.only_old_syntax, "trap { Get-A; exit 1 }\n", "trap"),
+    Bad(r.only_old_syntax, "trap { Get-A }\n", "trap", path=START),
+    Bad(r.only_old_syntax, "function Get-A {\n    trap { Get-B; exit 1 }\n}\n", "trap", 2, path=START),
+    Bad(r.strict_header, r.HEADER[1] + "\n", "Set-StrictMode -Version Latest"),
+    Bad(r.strict_header, HEAD.replace("'Stop'", "'Continue'"), "lack: $ErrorActionPreference, "),
     Bad(r.strict_header, "function Get-A { 1 }\n" + HEAD, "$ProgressPreference"),
     Bad(r.exits_only_at_the_entry, "function Get-A {\n    exit 1\n}\n", "exit ends the whole process", 2),
     Bad(r.exits_only_at_the_entry, "exit 1\n$a = 1\n", "ends with an explicit exit", 2, path=START),

@@ -13,7 +13,8 @@ bool: Parse/1
 int: MaxValue
 byte byte[] char double hashtable int[] int64 long object object[] ordered pscustomobject ref scriptblock
 string[] switch type[] uint32 uint64 version xml
-environment: ExpandEnvironmentVariables/1 GetCommandLineArgs/0 GetFolderPath/1 SetEnvironmentVariable/2 TickCount
+environment: CurrentDirectory ExpandEnvironmentVariables/1 GetCommandLineArgs/0 GetFolderPath/1
+environment: SetEnvironmentVariable/2 TickCount
 guid: NewGuid/0
 convert: ToBase64String/1 FromBase64String/1 ToString/2 ToInt32/2
 datetime: Now UtcNow
@@ -34,8 +35,6 @@ cmdletbinding parameter
 _TYPES = """
 collections.generic.list[string] collections.generic.sortedset[string]
 collections.specialized.ordereddictionary
-diagnostics.eventing.reader.eventlogquery
-diagnostics.eventing.reader.eventlogreader
 diagnostics.eventing.reader.eventlogsession: GlobalSession
 diagnostics.process: Start/1 GetCurrentProcess/0 GetProcessesByName/1
 diagnostics.processstartinfo

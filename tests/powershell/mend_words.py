@@ -34,9 +34,8 @@ NEEDS_RESTART = (
 MAY_RESTART = "$Session.MayRestart = [bool]$phases[$index].restart"
 OLDER_TLS = "[int]$script:Protocol -ne 0"
 ADD_TLS = "[System.Net.ServicePointManager]::SecurityProtocol = $script:Protocol -bor"
-NEW_REASONS = "$reasons = New-Object -TypeName 'System.Collections.Generic.List[string]'"
-TAKE_REASONS = "& $part | ForEach-Object -Process { $null = $reasons.Add($_) }"
-TAKE_ERROR = "$null = $reasons.AddRange([string[]]@($_.Exception.Message, $_.ScriptStackTrace))"
+TELL_REASONS = '& $part | ForEach-Object -Process { $code = 1; [System.Console]::Out.WriteLine("failed: $_") }'
+TELL_ERROR = '[System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`nfailed: $($_.ScriptStackTrace)")'
 NEW_FOLDER = "$null = [System.IO.Directory]::CreateDirectory($root)"
 CHECK_FOLDER = "$root = [System.IO.Path]::Combine($env:SystemRoot, 'imagegen-check')"
 HOLD = '$lock = New-Object -TypeName System.IO.FileStream -ArgumentList "${root}.lock", $mode, $access, $share, 1,'

@@ -43,7 +43,7 @@ def _modules() -> dict[str, dict[str, Function]]:
 
 def imported(path: str, data: bytes) -> dict[str, Function]:
     """The bundle's functions that a script can call: the shared ones reach all who import a module, and the kinds."""
-    names = {name for name in _modules() if re.search(rb"['\\\\]" + re.escape(name.encode()) + b"'", data)}
+    names = {name for name in _modules() if re.search(rb"['\\\\]" + re.escape(name.encode()) + rb"['\"]", data)}
     if names or path.startswith((f"{MODULES}/kinds/", f"{MODULES}/download")):
         names.add(SHARED_MODULE)
     return {name: function for module in sorted(names) for name, function in _modules().get(module, {}).items()}

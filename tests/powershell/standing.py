@@ -63,6 +63,18 @@ def tried(words: str, *, within: str = "", catch: str = "", at_last: str = "") -
     return check
 
 
+def handed_to(call: str, words: str, *, within: str = "") -> Rule:
+    """Each such statement stands in a block that is handed to this call."""
+
+    def check(script: Script) -> list[str]:
+        nodes, faults = _each(script, words, within)
+        calls = found(script, call, within)
+        outside = [node for node in nodes if not any(node is not one and node.within(one) for one in calls)]
+        return faults + [script.at(node, f"is in no block that is handed to {call!r}") for node in outside]
+
+    return check
+
+
 def only_at_last(words: str, *, within: str = "") -> Rule:
     """Each such statement stands in a finally."""
 

@@ -22,7 +22,7 @@ ENTRY_SCRIPTS = frozenset(
         *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1", "register-plugin.ps1", "add-ssh-server.ps1"),
         "install-updates.ps1",
         *("set-pod-network.ps1", "reset-node.ps1"),
-        *("flannel.ps1", "kube-proxy.ps1"),
+        "start-in-pod.ps1",
     }
 )
 
@@ -33,11 +33,9 @@ FALSE_ALARMS: dict[tuple[str, str], str] = {}
 DIRECT_NATIVE = {"start.ps1": "runs before the bundle that holds Invoke-Native is verified and unpacked"}
 PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
+    "logs.ps1": "runs without the bundle, which the builder may not have",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
-    "set-pod-network.ps1": "runs on the node without the bundle",
-    "flannel.ps1": "runs in a pod, and stays for as long as the flanneld that it starts",
-    "kube-proxy.ps1": "runs in a pod, and stays for as long as the kube-proxy that it starts",
-    "reset-node.ps1": "runs on the node without the bundle",
+    "start-in-pod.ps1": "runs in a pod, and stays for as long as the program that it starts",
 }
 # Scripts that compile a call of Windows, and why.
 COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}
@@ -46,7 +44,7 @@ PROCESS_TYPES = ("diagnostics.process",)
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
     "defrag.exe dism.exe ec2launch.exe icacls.exe kubeadm.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe "
-    "ngen.exe schtasks.exe powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
+    "ngen.exe schtasks.exe powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe wevtutil.exe"
 )
 
 COMMON_PARAMETERS = _words("""
@@ -132,8 +130,7 @@ LEAKY_COMMANDS = _words("""
 TIMED_WAITS = {"waitforexit": 1, "wait": 1, "waitone": 1, "waitforstatus": 2, "waitall": 2, "waitany": 2}
 UNTIMED_SCRIPTS = {
     "start-kubelet.ps1": "stays for as long as the service that it is runs",
-    "flannel.ps1": "stays for as long as the pod that it is runs",
-    "kube-proxy.ps1": "stays for as long as the pod that it is runs",
+    "start-in-pod.ps1": "stays for as long as the pod that it is runs",
 }
 CLOCK_WORD = re.compile(r"clock|deadline|watch|elapsed", re.IGNORECASE)
 # Functions that read the step's clock.

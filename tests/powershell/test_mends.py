@@ -162,8 +162,8 @@ MENDS = (
         "P6-what-is-still-there-fails-the-seal",
         SEAL,
         (
-            only_where("$left.Count -gt 0", 'throw "could not be deleted: ', within="Clear-Leftover"),
-            in_order("Clear-Path -Path @(Get-Leftover)", "$left = @(Get-Leftover)", "if ($left.Count -gt 0)"),
+            only_where("$left.Count -gt 0", 'throw "could not be deleted: ', within="Invoke-Seal"),
+            in_order("foreach ($path in @(Get-Leftover))", "$left = @(Get-Leftover)", "if ($left.Count -gt 0)"),
         ),
         (
             ("    if ($left.Count -gt 0) { throw \"could not be deleted: $($left -join ', ')\" }\n", ""),
@@ -214,16 +214,15 @@ MENDS = (
         "R2-what-stays-after-first-boot-is-told",
         FIRST_BOOT,
         (
-            tried(w.TAKE_REASONS, catch=w.TAKE_ERROR),
-            in_order(w.NEW_REASONS, f"\n    try {{ {w.TAKE_REASONS} }}", "foreach ($reason in $reasons) {"),
-            in_order("$code = 1", '[System.Console]::Out.WriteLine("failed: $reason")'),
+            tried(w.TELL_REASONS, catch=w.TELL_ERROR),
+            in_order("\n        $code = 1", w.TELL_ERROR),
             in_order("$code = 0", "foreach ($part in", "exit $code"),
         ),
         (
             ("        $code = 1\n", ""),
             ("exit $code", "exit 0"),
-            (w.TAKE_REASONS, "$reasons = @(& $part)"),
-            (f"try {{ {w.TAKE_REASONS} }}\n    catch {{ {w.TAKE_ERROR} }}", w.TAKE_REASONS),
+            (w.TELL_REASONS, "$null = @(& $part)"),
+            (w.TELL_ERROR, "throw"),
         ),
     ),
     Mend(
@@ -252,7 +251,7 @@ MENDS = (
         (
             in_order("Protect-Folder -Path $root", "Expand-Bundle -Path", w.RUN_ENGINE),
             in_order(w.GRANT, "if ($LASTEXITCODE -ne 0) { throw", within="Protect-Folder"),
-            only_where("$asked.Check", w.CHECK_FOLDER),
+            only_where("$check", w.CHECK_FOLDER),
             in_order(w.NEW_FOLDER, "Protect-Folder -Path $root"),
         ),
         (
@@ -296,13 +295,13 @@ MENDS = (
             ),
             only_where("$null -ne $Proxy", w.BYPASS),
             in_order(w.USE_PROXY, "HttpClient -ArgumentList $handler", within="Open-Attempt"),
-            in_order("$through = $null", "Get-Download -Artifact $one -Proxy $through"),
+            in_order("$through = $null", "Proxy = $through; Part ="),
         ),
         (
             (f"        {w.BYPASS}\n", ""),
             ("$through = New-Object", "$null = New-Object"),
             (f"    {w.USE_PROXY}\n", ""),
-            ("-Artifact $one -Proxy $through", "-Artifact $one -Proxy $null"),
+            ("Proxy = $through; Part =", "Proxy = $null; Part ="),
         ),
     ),
 )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.powershell.mend import Mend, find_faults, find_unseen
 from tests.powershell.mend_words import IS_LINK
-from tests.powershell.standing import in_order, only_where, tried
+from tests.powershell.standing import handed_to, in_order, only_where, tried
 from tests.unit.test_docs_faults import REALITY, rows
 
 START_KUBELET = "ansible-win/roles/kubernetes/files/start-kubelet.ps1"
@@ -44,7 +44,7 @@ DELETE_OLDEST = '[System.IO.File]::Delete("$Path.$free")'
 NAME_COPY = '[System.IO.File]::Move("${Path}.new", "$Path.1")'
 STAYS = '[System.Console]::Out.WriteLine("$What stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)")'
 FOLDER_MAY_STAY = "Clear-Optional -What $folder -Clear { Clear-Tree -Path $folder -TimeoutSeconds $left }"
-FILE_MAY_STAY = "Clear-Optional -What $file -Clear { Clear-Path -Path $file }"
+FILE_MAY_STAY = "Clear-Optional -What $file -Clear { Clear-Tree -Path $file -TimeoutSeconds 0 }"
 LIST_MAY_FAIL = 'Clear-Optional -What "$Name in $Parent" -Clear {'
 FILES_MAY_FAIL = "Clear-Optional -What $Folder -Clear {"
 EVENTS_MAY_STAY = 'Clear-Optional -What "event log $name" -Clear { $null = $session.ClearLog($name) }'
@@ -64,10 +64,10 @@ OPTIONAL_FAILED = (
 
 NEVER_EXPIRE = "'accounts', '/maxpwage:unlimited'"
 LIST_BUILDER = "Write-TextFile -Path 'C:\\Windows\\Setup\\Scripts\\accounts.txt' -Text \"500`r`n\""
-RUN_SYSPREP = "Invoke-Program -FilePath $sysprep"
+RUN_SYSPREP = "Invoke-Program -FilePath (Get-SystemTool -Name 'Sysprep\\sysprep.exe')"
 NOT_GENERALISED = "if (-not (Wait-Until -Seconds 600 -Every 2 -Test { (Get-ImageState) -eq $script:Generalised }))"
 ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
-FOUND_OR_LATE = "if ($found.Count -gt 0 -or $clock.Elapsed.TotalSeconds -gt 60) { break }"
+AWAIT_PARTITION = "$found = @(Wait-Until -Seconds 60 -Every 2 -Test {"
 STILL_PENDING = "if (Wait-Until -Seconds 120 -Every 2 -Test { -not (Test-RestartPending) }) { return }"
 UNAVAILABLE = "if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }"
 STARTING = "if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { $limit = 30 }"
@@ -91,7 +91,7 @@ MENDS = (
         "B12-the-builders-password-does-not-expire",
         AZURE_SEAL,
         (in_order(NEVER_EXPIRE, RUN_SYSPREP), in_order(LIST_BUILDER, RUN_SYSPREP)),
-        (("/maxpwage:unlimited", "/maxpwage:42"), (f"        {LIST_BUILDER}\n", "")),
+        (("/maxpwage:unlimited", "/maxpwage:42"), (f"    {LIST_BUILDER}\n", "")),
     ),
     Mend(
         "N17-the-endpoint-of-a-bridge-is-attached-until-windows-has-its-address",
@@ -226,14 +226,14 @@ MENDS = (
         (
             in_order("-ArgumentList $Path, 'Open', 'Read', 'ReadWrite'", "[regex]::Match($written,"),
             tried("$written = $reader.ReadToEnd()", at_last="$reader.Dispose()"),
-            in_order(
-                "$late = ", "$written = ", "if ($late -and -not $written) { return }", within="Wait-KubeadmArgument"
-            ),
+            in_order("$late = ", "$written = ", "Start-Sleep -Milliseconds 200", within="Wait-KubeadmArgument"),
+            in_order("until ($written -or $late)", within="Wait-KubeadmArgument"),
         ),
         (
             ("'Open', 'Read', 'ReadWrite'", "'Open', 'Read', 'Read'"),
             ("finally { $reader.Dispose() }", "finally { $null = $reader }"),
-            ("if ($late -and -not $written) { return }", "if ($late) { return }"),
+            ("until ($written -or $late)", "until ($late)"),
+            ("        Start-Sleep -Milliseconds 200\n    } until", "    } until"),
         ),
     ),
     Mend(
@@ -244,21 +244,21 @@ MENDS = (
             only_where("$failures.Count -eq 0", FORGET),
             in_order("$failures = @()", "$failed = $List + '.failed'", KEEP_FAILURE),
             tried(KEEP_FAILURE, catch='$failures += "${failed}: $($_.Exception.Message)"'),
-            in_order("$failed = $List", "$code = [int]($failures.Count -gt 0)", "exit $code"),
+            in_order("$failed = $List", "exit [int]($failures.Count -gt 0)"),
         ),
         (
             (SAY, "$null = $_"),
             (f"if ($failures.Count -eq 0) {{ {FORGET} }}", f"if ($failures.Count -gt 0) {{ {FORGET} }}"),
             (KEEP_FAILURE, "$null = $failures"),
             ('catch { $failures += "${failed}: $($_.Exception.Message)" }', "catch { throw }"),
-            ("$code = [int]($failures.Count -gt 0)", "$code = 0"),
+            ("exit [int]($failures.Count -gt 0)", "exit 0"),
         ),
     ),
     Mend(
         "N15-a-storage-service-that-knows-no-partition-yet-is-waited-for",
         VOLUME,
-        (in_order("$found = @(Get-CimInstance", FOUND_OR_LATE, "Start-Sleep -Seconds 2"),),
-        ((FOUND_OR_LATE, "break"), ("            Start-Sleep -Seconds 2\n", "")),
+        (handed_to(AWAIT_PARTITION, "\n                Get-CimInstance"),),
+        ((AWAIT_PARTITION, "$found = @(& {"),),
     ),
     Mend(
         "N2-only-a-task-that-is-not-found-is-none",
@@ -303,7 +303,7 @@ MENDS = (
             (f"else {{ {FOLDER_MAY_STAY} }}", "else { Clear-Tree -Path $folder -TimeoutSeconds $left }"),
             (f"    {LIST_MAY_FAIL}\n        {RUNNING}\n", f"    {RUNNING}\n    if ($true) {{\n"),
             (FILES_MAY_FAIL, "if ($true) {"),
-            (FILE_MAY_STAY, "Clear-Path -Path $file"),
+            (FILE_MAY_STAY, "Clear-Tree -Path $file"),
             (ALL_EVENTS_MAY_STAY, "if ($true) {"),
             (EVENTS_MAY_STAY, "$null = $session.ClearLog($name)"),
         ),
@@ -314,7 +314,7 @@ MENDS = (
         (
             only_where(IN_FOLDER, REFUSE, within="Assert-NoAgent"),
             only_where("Test-RestartPending", "throw 'Windows has a restart pending, because", within="Invoke-Seal"),
-            in_order("& $Finish", "Clear-EventRecord -Timeout", "Clear-Leftover\n", within="Invoke-Seal"),
+            in_order("& $Finish", "Clear-EventRecord -Timeout", "Wait-Success -Seconds 30", within="Invoke-Seal"),
         ),
         (
             (f"if ({IN_FOLDER}) {{", "if ($program -eq $Folder) {"),
@@ -333,7 +333,7 @@ MENDS = (
             in_order("foreach ($entry in $entries) {", DELETE_TREE, within="Clear-Tree"),
             tried(LIST_TREE, within="Clear-Tree", catch="$entries = @()"),
             tried(MAKE_NORMAL, within="Clear-Tree", catch="continue"),
-            tried(DELETE_TREE, within="Clear-Tree", catch="-gt $TimeoutSeconds) { throw }"),
+            handed_to("Wait-Success -Seconds $TimeoutSeconds -Try {", DELETE_TREE, within="Clear-Tree"),
         ),
         (
             (f"if ({IS_LINK}) {{ return }}", f"if ({IS_LINK}) {{ $Path }}"),
@@ -342,12 +342,9 @@ MENDS = (
                 "try { $entries = [System.IO.Directory]::GetFileSystemEntries($Path, '*', 'AllDirectories') }",
             ),
             ("catch { $entries = @() }", "catch { throw }"),
-            ("catch { continue }\n            }\n            [", "catch { throw }\n            }\n            ["),
-            (f"            {DELETE_TREE}\n            return\n", "            return\n"),
-            (
-                "-gt $TimeoutSeconds) { throw }\n            Start-Sleep -Milliseconds 250",
-                "-gt 30) { throw }\n            Start-Sleep -Milliseconds 250",
-            ),
+            ("catch { continue }\n        }\n        [", "catch { throw }\n        }\n        ["),
+            (f"        {DELETE_TREE}\n", ""),
+            ("Wait-Success -Seconds $TimeoutSeconds -Try {", "Wait-Success -Seconds 30 -Try {"),
         ),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.powershell.mend import Mend, find_faults, find_unseen
-from tests.powershell.standing import in_order, only_where, tried
+from tests.powershell.standing import handed_to, in_order, only_where, tried
 from tests.unit.test_docs_faults import rows
 
 GUEST = "packer/guest"
@@ -14,13 +14,14 @@ COMMON, SEAL, BOOTSTRAP = f"{GUEST}/common.psm1", f"{GUEST}/seal.psm1", "packer/
 ACL, FIREWALL = f"{GUEST}/kinds/acl.ps1", f"{GUEST}/kinds/firewall.ps1"
 FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
 
-RENDER = "$message = [string]$entry.FormatDescription()"
-NO_MESSAGE = '$message = "(no message: '
-IN_TIME = "if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }"
+PRINT_EVENTS = '$line = "qe $Name /c:200 /rd:true /f:text"'
+START_PRINTING = "$process = [System.Diagnostics.Process]::Start($start)"
+PRINTED = "if (-not $process.WaitForExit(30000))"
 NOT_BUSY = "$_.Exception.GetBaseException().HResult -ne -2145124330 -or $Worker.RebootRequiredBeforeInstallation -or"
 NO_MORE_TIME = "$clock.Elapsed.TotalSeconds -gt 1200) { throw }"
-CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
-RETRY = "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }\n            Start-Sleep -Milliseconds 250"
+CLEAR_LEFT = "foreach ($path in @(Get-Leftover)) { Clear-Tree -Path $path }"
+RETRY = "Wait-Success -Seconds 30 -Try {"
+OUT_OF_TIME = "if ($clock.Elapsed.TotalSeconds -gt $Seconds) { throw }"
 SERVICE_RUNS = (
     "@(Get-Service -Name $Name -ErrorAction SilentlyContinue | "
     "Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -gt 0"
@@ -52,14 +53,13 @@ MENDS = (
         "logs-a-message-that-windows-cannot-render-keeps-no-event-away",
         LOGS,
         (
-            tried(RENDER, within="Get-EventText", catch=NO_MESSAGE),
-            tried("$entry = $reader.ReadEvent()", within="Get-EventText", at_last="$reader.Dispose()"),
-            in_order(IN_TIME, "$entry = $reader.ReadEvent()", within="Get-EventText"),
+            in_order(PRINT_EVENTS, START_PRINTING, PRINTED, "return ,$script:Utf8", within="Read-Event"),
+            tried("$data = & $Read $limit", within="Add-Log", catch="$script:Notes.Add("),
         ),
         (
-            (f"try {{ {RENDER} }}", f"{RENDER}\n                try {{ $null = $stamp }}"),
-            ("finally { $reader.Dispose() }", "finally { $null = $reader }"),
-            (f"                {IN_TIME}\n", ""),
+            (PRINT_EVENTS, PRINT_EVENTS.replace("text", "xml")),
+            (PRINTED, "if ($false)"),
+            ('catch { $null = $script:Notes.Add("${Path}: ', 'catch { throw ("${Path}: '),
         ),
     ),
     Mend(
@@ -86,16 +86,30 @@ MENDS = (
         "P9-what-lasts-a-moment-fails-no-seal",
         SEAL,
         (
-            tried(CLEAR_LEFT, within="Clear-Leftover", catch="$clock.Elapsed.TotalSeconds -gt 30"),
-            tried("if ($left.Count -gt 0) { throw", within="Clear-Leftover", catch="Start-Sleep -Milliseconds 250"),
+            handed_to(RETRY, CLEAR_LEFT, within="Invoke-Seal"),
+            handed_to(RETRY, "if ($left.Count -gt 0) { throw", within="Invoke-Seal"),
             in_order(SERVICE_RUNS, within="Wait-CloudService"),
             in_order(AWAIT_SERVICE, "if (-not $runs) { throw", within="Wait-CloudService"),
         ),
         (
-            (RETRY, "throw"),
-            (RETRY, "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }"),
+            (RETRY, "& {"),
+            (f"    {RETRY}\n        {CLEAR_LEFT}\n", f"    {CLEAR_LEFT}\n    {RETRY}\n"),
             (SERVICE_RUNS, SERVICE_RUNS.replace(" -ErrorAction SilentlyContinue", "")),
             (AWAIT_SERVICE, "$runs = & {"),
+        ),
+    ),
+    Mend(
+        "P9-what-fails-for-a-moment-is-tried-again",
+        COMMON,
+        (
+            tried("& $Try", within="Wait-Success", catch=OUT_OF_TIME),
+            in_order("& $Try", "return", within="Wait-Success"),
+            in_order("try {", "Start-Sleep -Milliseconds 250", within="Wait-Success"),
+        ),
+        (
+            (OUT_OF_TIME, "throw"),
+            ("try { & $Try; return }", "try { & $Try }"),
+            ("        Start-Sleep -Milliseconds 250\n", ""),
         ),
     ),
     Mend(
@@ -160,7 +174,7 @@ MENDS = (
         "P10-winrm-that-stops-is-waited-for",
         BOOTSTRAP,
         (in_order(AWAIT_STOPPED, "if ([string]$service.Status -eq 'Stopped') {", "$service.WaitForStatus('Running'"),),
-        ((f"    {AWAIT_STOPPED}\n", ""),),
+        ((f"{AWAIT_STOPPED}\n", ""),),
     ),
     Mend(
         "P10-a-program-without-an-end-is-named",

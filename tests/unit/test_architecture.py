@@ -39,16 +39,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "authenticode": {"lines"},
     "catalog": {"contents"},
     "resources": set(),
-    "artifacts": {"errors", "files", "hosts", "lines", "resources", "signals"},
+    "artifacts": {"authenticode", "errors", "files", "hosts", "lines", "resources", "signals"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
     "providers": {"artifacts", "canonical", "catalog", "errors", "judging", "resources"},
-    "config": {"catalog", "documents", "errors", "providers", "resources"},
-    "rules": {"catalog", "config", "documents", "errors", "hosts", "judging", "providers", "resources"},
+    "config": {"authenticode", "catalog", "documents", "errors", "providers", "resources"},
+    "rules": {
+        *("artifacts", "authenticode", "catalog", "config", "documents", "errors", "hosts", "judging", "providers"),
+        "resources",
+    },
     "settle": {"catalog", "resources"},
     "plan": {
-        *("artifacts", "canonical", "catalog", "config", "documents", "errors", "hosts", "imagegen", "resources"),
-        "steps",
+        *("artifacts", "authenticode", "canonical", "catalog", "config", "documents", "errors", "hosts", "imagegen"),
+        *("resources", "steps"),
     },
     "explain": {"config", "describe", "documents", "errors", "plan", "settle", "steps"},
     "compare": {"artifacts", "errors", "manifest", "resources"},
@@ -78,9 +81,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("files", "manifest", "pipeline", "providers", "resources", "signals"),
     },
     "cli": {
-        *("artifacts", "attest", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents"),
-        *("errors", "explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "locking", "manifest"),
-        *("mirror", "pipeline", "plan", "providers", "rehearsal", "resources", "rules", "samples"),
+        *("artifacts", "attest", "authenticode", "build", "catalog", "compare", "config", "console", "describe"),
+        *("doctor", "documents", "errors", "explain", "files", "imagegen", "judging", "leftovers", "lines", "loading"),
+        *("locking", "manifest", "mirror", "pipeline", "plan", "providers", "rehearsal", "resources", "rules"),
+        *("samples",),
     },
     "__main__": {"cli"},
 }
@@ -88,17 +92,18 @@ MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
     "mirror": {"console", "pipeline"},
     "artifacts": {"console"},
-    "locking": {"console", "pipeline", "providers"},
+    "locking": {"authenticode", "console", "pipeline", "providers"},
     "judging": {"config", "documents", "providers", "settle", "steps"},
     "providers": {"console", "documents", "plan", "settle"},
     "settle": {"config", "documents", "providers"},
     "render": {"providers"},
-    "rules": {"settle"},
+    "rules": {"settle", "steps"},
     "plan": {"providers", "settle"},
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
-    "rehearsal": {"settle", "steps"},
+    "rehearsal": {"authenticode", "settle", "steps"},
     "samples": {"settle"},
+    "cli": {"steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}
@@ -126,10 +131,15 @@ MONOPOLIES = {
 LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
+    ("imagegen.loading", "imagegen.plan.signatures"),
+    ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
+    *(("imagegen.rules.signatures", f"imagegen.authenticode.{name}") for name in ("errors", "revocation", "trust")),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
+    ("imagegen.artifacts.lookup", "imagegen.artifacts.signatures"),
+    ("imagegen.locking", "imagegen.artifacts.signature_trust"),
 }
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}

@@ -31,8 +31,9 @@ NAMED = {
     "ansible-win/roles/csi-proxy/meta/step.yml": [_ARCHIVE],
     "imagegen/authenticode/presets.json": [_ARCHIVE],
     "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],
-    "imagegen/catalog/publishing.json": [_ARCHIVE],
     "imagegen/catalog/products.json": [_ARCHIVE],
+    "imagegen/catalog/publishing.json": [_ARCHIVE],
+    "imagegen/catalog/signers.json": ["Azure/AgentBaker"],
     "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
 }
 

@@ -1,6 +1,8 @@
 """`imagegen plan`: what will be on the machine, and in what two images differ."""
 
+import collections
 import json
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +15,9 @@ from imagegen.cli.output import print_as
 from imagegen.compare import Side, compare, difference_lines, read_manifest, read_plan
 from imagegen.errors import ConfigError
 from imagegen.files import read_file
+from imagegen.lines import counted
 from imagegen.manifest.model import ImageManifest
-from imagegen.plan.model import BuildPlan, PlannedResource
+from imagegen.plan.model import BuildPlan, PlannedResource, PlannedSignature
 
 # The fields of a resource that are shown beside its name. Digests are only in the JSON.
 _SHOWN_FIELDS = {
@@ -27,7 +30,7 @@ _SHOWN_FIELDS = {
     "registry": ("type", "data"),
     "script": ("arguments", "good_exit_codes", "timeout_s"),
     "service": ("start", "state"),
-    "environment": ("value",),
+    "environment": ("data",),
 }
 
 # The manifest of a machine with thousands of files has a few megabytes, and so has a plan.
@@ -101,18 +104,29 @@ def plan_lines(plan: BuildPlan) -> list[str]:
     for name, artifact in image.artifacts.items():
         lines.append(f"  {name}  {plan.build.downloads[name]}")
         lines.append(f"    sha256 {artifact.sha256}")
-    return lines
+    return [*lines, *_signature_lines(plan.build.signatures.values())]
+
+
+def _signature_lines(signatures: Collection[PlannedSignature]) -> Iterator[str]:
+    """The roots to which the signatures of programs lead, which the machine must trust too, and who signed."""
+    if signatures:
+        yield f"signatures ({counted(len(signatures), 'file')})"
+    roots = sorted({(one.root, one.root_thumbprint) for one in signatures})
+    for root, thumbprint in roots:
+        yield f"  root {root}"
+        yield f"    sha256 {thumbprint}"
+        signers = collections.Counter(one.signer for one in signatures if one.root_thumbprint == thumbprint)
+        yield from (f"    {counted(count, 'file')} signed by {signer}" for signer, count in sorted(signers.items()))
 
 
 def _resource_line(resource: PlannedResource) -> str:
-    label = resource.id.partition(":")[2]
+    # The kind as the step has it.
+    kind, _, label = resource.id.partition("/")[2].partition(":")
     shown = [
-        f"{name}={resource.fields[name]}"
-        for name in _SHOWN_FIELDS.get(resource.kind, ())
-        if resource.fields[name] is not None
+        f"{name}={resource.fields[name]}" for name in _SHOWN_FIELDS.get(kind, ()) if resource.fields[name] is not None
     ]
     shown += ["until=first-boot"] if resource.until else []
-    return f"{resource.kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
+    return f"{kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
 
 
 @click.command("diff")

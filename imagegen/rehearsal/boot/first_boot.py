@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "4b66fc2ae7a300f7772bd4cc1c91158f3353c20690d09b90ed4799bf118860b8"
+SHA256 = "f7ab9cdd34f54bae898ba248fb5f99a07ee8d64304b9aee03c3858ca08b40733"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 

@@ -25,7 +25,7 @@ APPLICATION: Final = "{557110E1-88BC-4583-8281-6AAC6F708584}"
 DLL: Final = r"C:\Windows\System32\CCGAKVPlugin.dll"
 SERVER: Final = rf"{CLASSES}\CLSID\{CLASS}\InprocServer32"
 # Compare the functions below with a changed script before you take over its digest.
-REGISTER_PLUGIN_SHA256: Final = "1633b5d9ec343712ab06a30e3bacf415508acd429526ec3f7031c4c7dc6aa761"
+REGISTER_PLUGIN_SHA256: Final = "95305774aa3c73c0fef9c98b52f5e8198b7e95e59dae1ae08240d837a6e29f62"
 _FILE: Final = b"a stand-in for registerplugin.reg"
 _SAVED: Final = "access.txt"
 

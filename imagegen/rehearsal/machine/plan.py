@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pydantic
 
 from imagegen.rehearsal.machine.stop import Exit, StopError
-from imagegen.resources.kinds import KINDS, File, Script
+from imagegen.resources.kinds import KINDS, PLANNED_KINDS, File, Script
 from imagegen.resources.model import Name, Sha256, Strict
 from imagegen.resources.update import Update
 
@@ -145,13 +145,13 @@ def _items(plan: Plan) -> Iterator[Item]:
 
 
 def _resource(plan: Plan, step: Step, entry: Entry) -> Resource:
-    if entry.kind not in KINDS:
+    if entry.kind not in PLANNED_KINDS:
         raise StopError(Exit.FAULT, f"{entry.id}: there is no kind {entry.kind}")
     try:
         resource = KINDS[entry.kind].model_validate(entry.fields)
     except pydantic.ValidationError as error:
         raise StopError(Exit.FAULT, f"{entry.id}: its fields are not those of {entry.kind}: {error}") from error
-    if not entry.id.startswith(f"{step.name}/{entry.kind}:"):
+    if not _is_named_after(entry, step):
         raise StopError(Exit.FAULT, f"{entry.id} is not named after step {step.name} and kind {entry.kind}")
     if resource.artifact_name is not None and resource.artifact_name not in plan.artifacts:
         raise StopError(Exit.FAULT, f"{entry.id}: the plan has no artifact {resource.artifact_name}")
@@ -159,3 +159,10 @@ def _resource(plan: Plan, step: Step, entry: Entry) -> Resource:
     if bundled is not None and bundled not in plan.files:
         raise StopError(Exit.FAULT, f"{entry.id}: the plan has no file {bundled}")
     return resource
+
+
+def _is_named_after(entry: Entry, step: Step) -> bool:
+    """The name has the kind as the step has it, which a plan may have as another kind."""
+    name, _, rest = entry.id.partition("/")
+    kind = rest.partition(":")[0]
+    return name == step.name and (kind == entry.kind or kind in KINDS.keys() - PLANNED_KINDS)

@@ -25,7 +25,7 @@ OF_WINDOWS: Final = r"C:\Windows\System32\OpenSSH"
 # The releases that have the server, switched off.
 WITH_SERVER: Final = ("2025",)
 # Compare the functions below with a changed script before you take over its digest.
-ADD_SERVER_SHA256: Final = "298f67a2d5e9b155c4e0c8e9559293409e04041cca69cf54b4f6ba71f19e8a0f"
+ADD_SERVER_SHA256: Final = "b0ae31df8e2debfe8c0b331ce70c524beca875774ffc4f0aa018f0baf5eb6e69"
 
 
 def run_add_script(machine: Machine, script: str, *, show: bool) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "bec3228df14bae3969394965394532cfc816a8450858b62e2ecc57b0976a641f"
+INSTALL_UPDATES_SHA256: Final = "e873c99714ff40bd0266dec5fe652b5d45834131f0c4423b76fe89628f3f5222"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

@@ -19,6 +19,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC
 from imagegen.rehearsal.node.client import ApiClient, ApiError
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
+from imagegen.rehearsal.node.node_module import need_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "24736c85555df82886be4faad85bd80c3c755e49417eef4512aa0bc99d947600"
+SHA256 = "fdb152d3737722e121ddfd5189a07ea71263b7c2c510dae76540a7b7811ad886"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")
@@ -68,6 +69,7 @@ class _ScriptError(Exception):
 
 def _run(process: Process, cluster: Cluster) -> Ended:
     try:
+        need_module(process.machine, process.arguments[0])
         given = _read_parameters(process.arguments[1:])
         _set(process.machine, cluster, ntpath.dirname(process.arguments[0]), given)
     except (_ScriptError, RefusedByWindows) as error:

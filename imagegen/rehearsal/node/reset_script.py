@@ -16,6 +16,7 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.node.facts import SERVICE, read_version
+from imagegen.rehearsal.node.node_module import need_module
 from imagegen.rehearsal.node.reset import run_reset
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "d045ca406ffb39ce997295ea4ec7edb97d54d51a3eed4d82e4d7de6cae370f68"
+SHA256: Final = "e60358ac54922f0906b9b2cd8b2982e2a1ab7ec3c36824603700cdce11ba7d10"
 _SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
@@ -51,6 +52,7 @@ def _refuse(process: Process) -> Ended:
 def _run(process: Process) -> Ended:
     machine, endpoint = process.machine, _read_endpoint(process.arguments[1:])
     try:
+        need_module(machine, process.arguments[0])
         _stop_services(machine)
         kept = _take_away(machine)
         ended = _reset(process, endpoint)
@@ -58,7 +60,7 @@ def _run(process: Process) -> Ended:
             machine.files.make_folder(parent(path))
             machine.files.write(path, data)
         if ended.exit_code:
-            return Ended(1, f"{ended.output}\r\nreset-node: kubeadm.exe ended with {ended.exit_code}\r\n")
+            return Ended(1, f"reset-node: kubeadm.exe ended with {ended.exit_code}: {ended.output}\r\n")
         pods = rf"{_STATE}\pods"
         machine.files.make_folder(pods)
         write(machine.files, pods, [AccessEntry(sid, right, inherit=True) for sid, right in _RIGHTS], protected=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _READS_FLAGS = r' + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")'
 _WAITS_FOR_FLAGS = (
-    r'    if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }' + "\n"
+    r'if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }' + "\n"
 )
 _WAITS_FOR_KUBEADM = r"""while (-not [System.IO.File]::Exists("$StateFolder\config.yaml") -and $clock.Elapsed.TotalSeconds -lt 60) {
     if ([System.Diagnostics.Process]::GetProcessesByName('kubeadm').Length -eq 0) { break }
@@ -29,12 +29,12 @@ _WAITS_FOR_KUBEADM = r"""while (-not [System.IO.File]::Exists("$StateFolder\conf
 """  # noqa: E501  # the script's own lines
 _LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) {
     [System.Console]::Error.WriteLine("start-kubelet: this machine has not joined a cluster: there is no $StateFolder\config.yaml")
-    exit $code
+    exit 1
 }
 """  # noqa: E501  # the script's own lines
 _COMMENT = re.compile(r"(?m)^ *#.*\n")
 # Read what a changed script does, and follow it below, before you take over its digest.
-_REST_SHA256 = "bbd1c62c18ddd70ad75ea38f8ad74067ef2365aafff8756dceca5162ad7523c7"
+_REST_SHA256 = "2d73edb050f6aefd05a9ab6ba3ad8f02ec88f519a9079075abdadfa73ebfb00b"
 # The script's own times.
 _TURN_S, _KUBEADM_LIMIT_S, _FLAGS_LIMIT_S = 0.2, 60.0, 20.0
 _PARAMETERS = {
@@ -130,10 +130,8 @@ def _wait_for_flags(machine: Machine, flags_file: str) -> Generator[float, None,
     while True:
         late = machine.up_s >= end
         written = machine.files.is_file(flags_file) and machine.files.read(flags_file) != b""
-        if late and not written:
-            return
         yield _TURN_S
-        if written:
+        if written or late:
             return
 
 

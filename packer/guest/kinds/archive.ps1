@@ -23,12 +23,10 @@
         foreach ($member in $Resource.members) { $digests[$member.path] = $member.sha256 }
         Expand-Artifact -Context $Context -ArgumentList '--strip-components', ([string]$Resource.strip) -Use {
             param($Staging)
-            foreach ($folder in [System.IO.Directory]::GetDirectories($Staging, '*', [System.IO.SearchOption]::AllDirectories)) {
-                $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::Combine($Resource.into, $folder.Substring($Staging.Length + 1)))
-            }
-            foreach ($file in [System.IO.Directory]::GetFiles($Staging, '*', [System.IO.SearchOption]::AllDirectories)) {
+            foreach ($file in Get-TreeEntry -Path $Staging) {
                 $name = $file.Substring($Staging.Length + 1)
                 $target = [System.IO.Path]::Combine($Resource.into, $name)
+                if ([System.IO.Directory]::Exists($file)) { $null = [System.IO.Directory]::CreateDirectory($target); continue }
                 $digest = Get-Digest -Path $file
                 if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $digest) { continue }
                 # A member of the plan must have the plan's digest, whatever was unpacked.

@@ -2,10 +2,7 @@
     Get  = { param($Resource)
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {
-            try {
-                $excluded = @((Get-MpPreference -ErrorAction Stop).ExclusionProcess)
-                break
-            }
+            try { $excluded = @((Get-MpPreference -ErrorAction Stop).ExclusionProcess); break }
             catch { $why = $_.Exception.Message }
             $service = 'HKLM:\SYSTEM\CurrentControlSet\Services\WinDefend'
             $there = $null -ne (Get-RegistryValue -Key $service -Name 'ImagePath')

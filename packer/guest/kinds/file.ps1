@@ -1,5 +1,8 @@
 @{
-    Get  = { param($Resource) Get-FileFact -Path $Resource.path }
+    Get  = { param($Resource)
+        if (-not [System.IO.File]::Exists($Resource.path)) { return $null }
+        [ordered]@{ sha256 = Get-Digest -Path $Resource.path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Resource.path).Length }
+    }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no file $($Resource.path)" }
         if ($Now.sha256 -cne $Resource.sha256) { "sha256 is $($Now.sha256), not $($Resource.sha256)" }
@@ -8,6 +11,13 @@
         if ([System.IO.Directory]::Exists($Resource.path)) { throw "$($Resource.path) is a folder" }
         $folder = [System.IO.Path]::GetDirectoryName($Resource.path)
         if (-not [System.IO.Directory]::Exists($folder)) { throw "there is no folder $folder" }
+        if ($null -ne $Resource.member) {
+            Expand-Artifact -Context $Context -ArgumentList $Resource.member -Use {
+                param($Staging)
+                Copy-IntoPlace -From ([System.IO.Path]::Combine($Staging, $Resource.member.Replace('/', '\'))) -To $Resource.path -Digest $Resource.sha256
+            }
+            return
+        }
         if ($null -ne $Resource.artifact) { $origin = $Context.Artifact }
         else { $origin = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\')) }
         Copy-IntoPlace -From $origin -To $Resource.path -Digest $Resource.sha256

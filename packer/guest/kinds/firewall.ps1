@@ -25,11 +25,10 @@
         # A missing rule is not an error. Any other error appears again when the new rule is made.
         $null = Remove-NetFirewallRule -Name $Resource.name -ErrorAction SilentlyContinue
         $rule = @{
-            Name = $Resource.name; DisplayName = $Resource.display_name; Enabled = 'True'; Profile = 'Any'; Protocol = $Resource.protocol
-            Direction = 'Inbound'; Action = $Resource.action
+            Name = $Resource.name; DisplayName = $Resource.display_name; Enabled = 'True'; Profile = 'Any'; Protocol = $Resource.protocol; Action = $Resource.action
         }
-        if ($Resource.direction -eq 'out') { $rule += @{ RemotePort = [string]$Resource.port } } else { $rule += @{ LocalPort = [string]$Resource.port } }
-        if ($Resource.direction -eq 'out') { $rule.Direction = 'Outbound' }
+        if ($Resource.direction -eq 'out') { $rule += @{ Direction = 'Outbound'; RemotePort = [string]$Resource.port } }
+        else { $rule += @{ Direction = 'Inbound'; LocalPort = [string]$Resource.port } }
         $null = New-NetFirewallRule @rule -ErrorAction Stop
     }
 }

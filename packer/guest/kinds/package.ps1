@@ -27,18 +27,16 @@
         $line = @('/i "{0}" /qn /norestart /l*v "{1}"' -f $Context.Artifact, $log) + $properties -join ' '
         $msiexec = Get-SystemTool -Name 'msiexec.exe'
         # 1618: another installation is running. Wait for it within the step's time.
-        $code = 1618
-        while ($code -eq 1618) {
+        while ($true) {
             $left = Get-SecondsLeft -Context $Context
             try { $code = (Invoke-Native -FilePath $msiexec -ArgumentLine $line -GoodExitCode 0, 3010, 1618 -TimeoutSeconds $left).ExitCode }
             catch {
                 foreach ($text in Get-LogTail -Path $log -Lines 30) { [System.Console]::Out.WriteLine($text) }
                 throw
             }
-            if ($code -eq 1618) {
-                if ($left -le 1) { throw 'another installation is still running, and the step has no time left' }
-                Start-Sleep -Seconds ([Math]::Min(5, $left))
-            }
+            if ($code -ne 1618) { break }
+            if ($left -le 1) { throw 'another installation is still running, and the step has no time left' }
+            Start-Sleep -Seconds ([Math]::Min(5, $left))
         }
         $code -eq 3010
     }

@@ -9,8 +9,7 @@
     Test = { param($Resource, $Now) if ($null -eq $Now) { "$($Resource.entry) is not on the PATH" } }
     Set  = { param($Resource)
         $key = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment'
-        $type = 'ExpandString'
-        $text = $Resource.entry
+        $type, $text = 'ExpandString', $Resource.entry
         $value = Get-RegistryValue -Key $key -Name 'Path'
         if ($null -ne $value) {
             $type = $value.type

@@ -1,13 +1,9 @@
 @{
     Get  = { param($Resource)
-        $path = "C:\ProgramData\imagegen\scripts\$($Resource.name).json"
-        if (-not [System.IO.File]::Exists($path)) { return $null }
-        # A run that was killed may have left a part of it.
-        try {
-            $mark = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($path))
-            return [ordered]@{ sha256 = [string]$mark.sha256; arguments = [string[]]@($mark.arguments); exit_code = [long]$mark.exit_code }
+        Read-Record -Path "C:\ProgramData\imagegen\scripts\$($Resource.name).json" -Read {
+            param($Saved)
+            [ordered]@{ sha256 = [string]$Saved.sha256; arguments = [string[]]@($Saved.arguments); exit_code = [long]$Saved.exit_code }
         }
-        catch { return $null }
     }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "the script $($Resource.name) has not run" }
@@ -27,9 +23,8 @@
         # With the name in front, no line of the output can be an event.
         foreach ($line in @($lines | Select-Object -Last 30)) { [System.Console]::Out.WriteLine("$($Resource.name): $line") }
         if ($Resource.good_exit_codes -notcontains $ran.ExitCode) {
-            $told = $lines
             # Errors come before all other output.
-            if ($lines.Count -gt 6) { $told = @($lines | Select-Object -First 3) + '...' + @($lines | Select-Object -Last 3) }
+            $told = if ($lines.Count -gt 6) { @($lines | Select-Object -First 3) + '...' + @($lines | Select-Object -Last 3) } else { $lines }
             throw "$($Resource.name) ended with $($ran.ExitCode), not with $($Resource.good_exit_codes -join ' or '): $($told -join '; ')"
         }
         $null = [System.IO.Directory]::CreateDirectory('C:\ProgramData\imagegen\scripts')

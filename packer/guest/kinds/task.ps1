@@ -13,13 +13,15 @@
         # Without its namespace, so that the paths below need no prefixes.
         $task = [xml]($text -replace '\sxmlns="[^"]*"', '')
         $reader = $task.CreateNavigator()
+        $found = [ordered]@{}
+        foreach ($name in 'Triggers', 'Actions') { $found[$name.ToLowerInvariant()] = @(foreach ($node in $task.SelectNodes("/Task/$name/*")) { $node.LocalName }) -join ', ' }
         # Windows may leave out a value that is its default, which comes last, and writes the same time in several ways: 60 minutes are PT60M and PT1H.
-        $found = @{}
         foreach ($value in @(
                 @('every_s', '/Task/Triggers/*/Repetition/Interval', $null), @('repeats_for_s', '/Task/Triggers/*/Repetition/Duration', $null),
                 @('delay_s', '/Task/Triggers/*/*[self::Delay or self::RandomDelay]', 0), @('limit_s', '/Task/Settings/ExecutionTimeLimit', 259200),
                 @('start', '/Task/Triggers/*/StartBoundary', ''), @('ends', '/Task/Triggers/*/EndBoundary', ''),
-                @('parallel', '/Task/Settings/MultipleInstancesPolicy', 'IgnoreNew'), @('priority', '/Task/Settings/Priority', '7'))) {
+                @('program', '/Task/Actions/Exec/Command', ''), @('arguments', '/Task/Actions/Exec/Arguments', ''), @('account', '/Task/Principals/Principal/UserId', ''),
+                @('parallel', '/Task/Settings/MultipleInstancesPolicy', 'IgnoreNew'), @('priority', '/Task/Settings/Priority', 7))) {
             $given = [string]$reader.Evaluate("string($($value[1]))")
             if ($given -eq '') { $given = $value[2] }
             elseif ($value[0].EndsWith('_s')) { $given = [long][System.Xml.XmlConvert]::ToTimeSpan($given).TotalSeconds }
@@ -27,19 +29,13 @@
         }
         # In UTC, in whatever zone Windows gives it.
         if ($found.start -ne '') { $found.start = [System.Xml.XmlConvert]::ToDateTimeOffset($found.start).UtcDateTime.ToString('s') + 'Z' }
-        [ordered]@{
-            triggers = @(foreach ($node in $task.SelectNodes('/Task/Triggers/*')) { $node.LocalName }) -join ', '
-            start = $found.start; ends = $found.ends; delay_s = $found.delay_s; every_s = $found.every_s; repeats_for_s = $found.repeats_for_s
-            actions = @(foreach ($node in $task.SelectNodes('/Task/Actions/*')) { $node.LocalName }) -join ', '
-            program = [string]$reader.Evaluate('string(/Task/Actions/Exec/Command)'); arguments = [string]$reader.Evaluate('string(/Task/Actions/Exec/Arguments)')
-            account = [string]$reader.Evaluate('string(/Task/Principals/Principal/UserId)'); limit_s = $found.limit_s
-            parallel = $found.parallel; priority = [int]$found.priority
-            enabled = [bool]$reader.Evaluate("not(/Task/Settings/Enabled = 'false' or /Task/Triggers/*/Enabled = 'false')")
-            # The defaults of the last two are true.
-            unconditional = [bool]$reader.Evaluate(
-                "not(/Task/Settings/RunOnlyIfIdle = 'true' or /Task/Settings/RunOnlyIfNetworkAvailable = 'true' or /Task/Settings/AllowHardTerminate = 'false')" +
-                " and /Task/Settings/DisallowStartIfOnBatteries = 'false' and /Task/Settings/StopIfGoingOnBatteries = 'false'")
-        }
+        $found.priority = [int]$found.priority
+        $found.enabled = [bool]$reader.Evaluate("not(/Task/Settings/Enabled = 'false' or /Task/Triggers/*/Enabled = 'false')")
+        # The defaults of the last two are true.
+        $found.unconditional = [bool]$reader.Evaluate(
+            "not(/Task/Settings/RunOnlyIfIdle = 'true' or /Task/Settings/RunOnlyIfNetworkAvailable = 'true' or /Task/Settings/AllowHardTerminate = 'false')" +
+            " and /Task/Settings/DisallowStartIfOnBatteries = 'false' and /Task/Settings/StopIfGoingOnBatteries = 'false'")
+        $found
     }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no task $($Resource.name)" }

@@ -9,12 +9,10 @@
         $there = @(foreach ($one in Get-UpdatePackage -State $states) { $one.kb })
         $ubr = [int](Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion' -Name 'UBR' -Default 0)
         # A cumulative update is there too if Windows has its revision, or a later one.
-        $lost = @(foreach ($one in $record.serviced) {
-                if ($there -cnotcontains $one.kb -and ($null -eq $one.ubr -or $ubr -lt $one.ubr)) { $one.kb }
-            })
-        $missing = @(foreach ($one in $Resource.kbs) {
-                if ($there -cnotcontains $one.kb -and $record.installed -cnotcontains $one.kb -and ($null -eq $one.ubr -or $ubr -lt $one.ubr)) { $one.kb }
-            })
+        $isGone = { $there -cnotcontains $_.kb -and ($null -eq $_.ubr -or $ubr -lt $_.ubr) }
+        $lost = @($record.serviced | Where-Object -FilterScript $isGone | ForEach-Object -Process { $_.kb })
+        $wanted = @($Resource.kbs | Where-Object -FilterScript $isGone | ForEach-Object -Process { $_.kb })
+        $missing = @($wanted | Where-Object -FilterScript { $record.installed -cnotcontains $_ })
         [ordered]@{
             rounds = $record.rounds; asked = (Test-RegistryKey -Key 'HKLM:\SOFTWARE\imagegen-updates'); ubr = $ubr
             installed = [string[]]$record.installed; lost = [string[]]$lost; missing = [string[]]$missing; proxy_left = [System.IO.File]::Exists("$folder\winhttp.txt")
@@ -32,21 +30,14 @@
     Set  = { param($Resource, $Context)
         $folder = 'C:\ProgramData\imagegen\updates'
         $null = [System.IO.Directory]::CreateDirectory($folder)
-        $order = "$folder\order.json"
-        $answer = "$folder\answer.json"
-        $kept = "$folder\winhttp.txt"
-        foreach ($path in $answer, "${answer}.new") { [System.IO.File]::Delete($path) }
-        Write-TextFile -Path $order -Text (ConvertTo-AsciiJson -Value ([ordered]@{
-                    categories = [string[]]@($Resource.categories); kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb }); exclude = [string[]]@($Resource.exclude)
-                }))
-        # The 64-bit view, as everywhere.
-        $registry = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win32.RegistryHive]::LocalMachine, [Microsoft.Win32.RegistryView]::Registry64)
-        $connections = 'SOFTWARE\Microsoft\Windows\CurrentVersion\Internet Settings\Connections'
+        $order, $answer, $kept = "$folder\order.json", "$folder\answer.json", "$folder\winhttp.txt"
+        $kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb })
+        $wanted = [ordered]@{ categories = [string[]]@($Resource.categories); kbs = $kbs; exclude = [string[]]@($Resource.exclude) }
+        Write-TextFile -Path $order -Text (ConvertTo-AsciiJson -Value $wanted)
+        $connections = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Internet Settings\Connections'
         if ($null -ne $Resource.proxy -and -not [System.IO.File]::Exists($kept)) {
-            $before = Get-RegistryValue -Key "HKLM:\$connections" -Name 'WinHttpSettings'
-            $text = ''
-            if ($null -ne $before) { $text = [System.Convert]::ToBase64String([byte[]]$before.data) }
-            Write-TextFile -Path $kept -Text $text
+            $before = Get-RegistryValue -Key $connections -Name 'WinHttpSettings'
+            Write-TextFile -Path $kept -Text $(if ($null -ne $before) { [System.Convert]::ToBase64String([byte[]]$before.data) })
         }
         $file = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\'))
         $found = Get-Digest -Path $file
@@ -57,40 +48,36 @@
                 if ($Resource.bypass -ne '') { $settings += " bypass-list=`"$($Resource.bypass)`"" }
                 $null = Invoke-Native -FilePath (Get-SystemTool -Name 'netsh.exe') -ArgumentLine $settings
             }
-            Invoke-AsSystem -Name 'imagegen-updates' -File $file -ArgumentList '-Order', $order, '-Answer', $answer -Answer $answer -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+            $arguments = '-Order', $order, '-Answer', $answer
+            $text = Invoke-AsSystem -Name 'imagegen-updates' -File $file -ArgumentList $arguments -Answer $answer -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+            $told = ConvertFrom-Json -InputObject $text
         }
         finally {
             if ([System.IO.File]::Exists($kept)) {
                 $text = [System.IO.File]::ReadAllText($kept)
-                $key = $registry.CreateSubKey($connections)
-                try {
-                    if ($text -eq '') { $key.DeleteValue('WinHttpSettings', $false) }
-                    else { $key.SetValue('WinHttpSettings', [System.Convert]::FromBase64String($text), [Microsoft.Win32.RegistryValueKind]::Binary) }
+                Use-RegistryKey -Key $connections -Create -Use { param($Opened)
+                    if ($text -eq '') { $Opened.DeleteValue('WinHttpSettings', $false) }
+                    else { $Opened.SetValue('WinHttpSettings', [System.Convert]::FromBase64String($text), [Microsoft.Win32.RegistryValueKind]::Binary) }
                 }
-                finally { $key.Dispose() }
                 [System.IO.File]::Delete($kept)
             }
         }
-        $told = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($answer))
-        $failures = @(foreach ($one in $told.failed) { "could not $($one.step) $($one.kb), $($one.title): $($one.code)" })
-        if ($told.code -ne '') { $failures += "failed: $($told.code)" }
-        if ($failures.Count -gt 0) {
-            $codes = @(foreach ($one in $told.failed) { $one.code }) + @($told.code)
-            $known = @(foreach ($one in $Resource.codes) {
-                    if ($codes -ccontains $one.code) { "$($one.code) means: $($one.means)" }
-                })
-            throw "Windows Update $((@($failures) + $known) -join '; ')"
-        }
+        $codes = @(foreach ($one in $told.failed) { $one.code }) + @($told.code)
+        $failures = @(
+            foreach ($one in $told.failed) { "could not $($one.step) $($one.kb), $($one.title): $($one.code)" }
+            if ($told.code -ne '') { "failed: $($told.code)" }
+            foreach ($one in $Resource.codes) { if ($codes -ccontains $one.code) { "$($one.code) means: $($one.means)" } }
+        )
+        if ($failures.Count -gt 0) { throw "Windows Update $($failures -join '; ')" }
         $record = Read-UpdateRecord -Path "$folder\$($Resource.name).json"
         $new = @(foreach ($one in Get-UpdatePackage) { if (@($told.installed) -ccontains $one.kb) { $one } })
         # Without anything to install, later rounds would find nothing either: unless a killed run installed something that waits for a restart.
         $rounds = $record.rounds + 1
         if (@($told.found).Count -eq 0 -and -not (Test-RestartPending)) { $rounds = [Math]::Max($rounds, [int]$Resource.rounds) }
-        Write-TextFile -Path "$folder\$($Resource.name).json" -Text (ConvertTo-AsciiJson -Value ([ordered]@{
-                    rounds = $rounds; installed = [string[]]@(Get-SortedText -Text ($record.installed + @($told.installed))); serviced = $record.serviced + $new
-                }))
-        $mark = $registry.CreateSubKey('SOFTWARE\imagegen-updates', [Microsoft.Win32.RegistryKeyPermissionCheck]::Default, [Microsoft.Win32.RegistryOptions]::Volatile)
-        $mark.Dispose()
+        $installed = [string[]]@(Get-SortedText -Text ($record.installed + @($told.installed)))
+        $record = [ordered]@{ rounds = $rounds; installed = $installed; serviced = $record.serviced + $new }
+        Write-TextFile -Path "$folder\$($Resource.name).json" -Text (ConvertTo-AsciiJson -Value $record)
+        Use-RegistryKey -Key 'HKLM:\SOFTWARE\imagegen-updates' -Create -Options Volatile -Use { }
         [bool]$told.restart
     }
 }

@@ -1,15 +1,12 @@
 # A drive that uses all the space of its disk. The small disks of clouds are larger than the drive on them.
 @{
     Get  = { param($Resource)
-        $clock = [System.Diagnostics.Stopwatch]::StartNew()
-        while ($true) {
-            # DriveLetter is a character, which a filter of WMI cannot compare with text.
-            $found = @(Get-CimInstance -Namespace 'root/Microsoft/Windows/Storage' -ClassName 'MSFT_Partition' -OperationTimeoutSec 300 |
-                    Where-Object -FilterScript { [string]$_.DriveLetter -eq $Resource.drive })
-            # Soon after a start of Windows, its storage service may know no partition.
-            if ($found.Count -gt 0 -or $clock.Elapsed.TotalSeconds -gt 60) { break }
-            Start-Sleep -Seconds 2
-        }
+        # Soon after a start of Windows, its storage service may know no partition.
+        $found = @(Wait-Until -Seconds 60 -Every 2 -Test {
+                # DriveLetter is a character, which a filter of WMI cannot compare with text.
+                Get-CimInstance -Namespace 'root/Microsoft/Windows/Storage' -ClassName 'MSFT_Partition' -OperationTimeoutSec 300 |
+                    Where-Object -FilterScript { [string]$_.DriveLetter -eq $Resource.drive }
+            })
         if ($found.Count -ne 1) { throw "there are $($found.Count) partitions with the letter $($Resource.drive)" }
         $limits = Invoke-CimMethod -InputObject $found[0] -MethodName 'GetSupportedSize' -OperationTimeoutSec 300
         if ($limits.ReturnValue -ne 0) { throw "Windows does not say how large drive $($Resource.drive) can be: error $($limits.ReturnValue)" }

@@ -19,7 +19,7 @@ from imagegen.artifacts.download import Download, Fetched, UnchangedError, Versi
 from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, lock_artifacts
-from imagegen.artifacts.request import ArtifactRequest, PublishedDigest
+from imagegen.artifacts.request import ArtifactRequest, PublishedDigest, TakenFile
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, VerificationError
 
@@ -53,6 +53,11 @@ NEVER = "f" * 64
 
 def asks(name: str, url: str, sha: str | None = None, form: ArtifactForm = "file") -> ArtifactRequest:
     return ArtifactRequest(name, url, sha, form, f"overrides.{name}", url)
+
+
+def takes(name: str, url: str, *files: str, form: ArtifactForm = "file") -> ArtifactRequest:
+    """An artifact of the config, from which these files are taken."""
+    return dataclasses.replace(asks(name, url, form=form), files=tuple(TakenFile(file, file) for file in files))
 
 
 def locked(url: str, data: bytes, members: dict[str, str] | None = None) -> LockedArtifact:
@@ -161,6 +166,8 @@ SAME = Lock(artifacts={"a": NEW_A})
             1,
         ),
         (None, [], False, {}, 0),
+        (None, [takes("a", A, "a.txt"), takes("b", B, "b.exe")], False, {"a": NEW_A, "b": NEW_B}, 2),
+        (OLD, [takes("a", A, "a.txt"), takes("b", B, "b.exe")], False, {"a": OLD.artifacts["a"], "b": NEW_B}, 0),
     ],
     ids=[
         "no lock",
@@ -173,6 +180,8 @@ SAME = Lock(artifacts={"a": NEW_A})
         "no longer an archive",
         "one download for two",
         "nothing",
+        "one file, packed or not",
+        "one file of an old lock",
     ],
 )
 def test_lock(
@@ -210,12 +219,29 @@ def test_lock(
             ["a: https://a.test/a.msi is a file that begins with 'bytes of a', not an archive", "overrides.a"],
         ),
         (
+            lambda world: world.lock(takes("a", A, "a.txt", "b.txt", form="archive"), old=SAME),
+            VerificationError,
+            ["a file that begins with 'bytes of a', not an archive (.zip, .tar.gz or .tar) with a.txt, b.txt"],
+        ),
+        (
+            lambda world: world.lock(takes("b", B, "c.exe")),
+            VerificationError,
+            [f"b: the archive {B} does not have c.exe: it has bin/b.exe", "overrides.b"],
+        ),
+        (
             lambda world: world.lock(asks("a", A, NEVER), asks("b", B), asks("c", GONE)),
             VerificationError,
             ["2 of 3 downloads failed", NEVER, f"{GONE} is gone", "hint: overrides.c"],
         ),
     ],
-    ids=["not what was asked for", "changed under the same url", "not an archive", "all that is wrong at once"],
+    ids=[
+        "not what was asked for",
+        "changed under the same url",
+        "not an archive",
+        "not an archive, by an old lock",
+        "not in the archive",
+        "all that is wrong at once",
+    ],
 )
 def test_refused(world: World, act: Callable[[World], Any], kind: type[ImagegenError], says: list[str]) -> None:
     with pytest.raises(kind) as raised:

@@ -284,7 +284,7 @@ def test_what_could_not_be_removed_is_in_the_log_and_cloudbase_init_starts(azure
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("first-boot.ps1", r"first-boot\.ps1, line 10"),
+        ("first-boot.ps1", r"first-boot\.ps1, line 3"),
         ("SetupComplete.cmd", r"'del'.*SetupComplete\.cmd, line 6"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.rehearsal.machine import Machine, Outcome, run_entry, stock_windows
-from imagegen.resources.kinds import KINDS
+from imagegen.resources.kinds import KINDS, PLANNED_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,15 +119,13 @@ class Bench:
 
     @staticmethod
     def _step(name: str, resources: Sequence[tuple[str, Fields]]) -> dict[str, Any]:
-        entries = [
-            {
-                "id": f"{name}/{kind}:{KINDS[kind].model_validate(fields).label}",
-                "kind": kind,
-                "fields": fields,
-                "until": None,
-            }
-            for kind, fields in resources
-        ]
+        entries = []
+        for kind, fields in resources:
+            resource = KINDS[kind].model_validate(fields)
+            planned = {"kind": kind, "fields": fields}
+            if kind not in PLANNED_KINDS:
+                planned = {"kind": resource.planned().kind, "fields": resource.planned().fields()}
+            entries.append({"id": f"{name}/{kind}:{resource.label}", **planned, "until": None})
         return {"name": name, "summary": "for the test", "timeout_s": 60, "repeated": False, "resources": entries}
 
     def upload(self) -> None:

@@ -38,10 +38,10 @@ def _machine(folder: Path) -> Machine:
 
 
 def test_the_places_and_limits_are_the_scripts_own() -> None:
-    listed = _SCRIPT[_SCRIPT.index("$script:Places = @(") : _SCRIPT.index("$script:EventCount")]
+    listed = _SCRIPT[_SCRIPT.index("$script:Places = @(") : _SCRIPT.index("$script:FileLimit")]
     assert tuple(re.findall(r"@\('([^']*)', '([^']*)', '([^']*)'\)", listed)) == guest_logs.PLACES
     numbers = dict(re.findall(r"\$script:(\w+) = (\d+)", _SCRIPT))
-    names = {"FileLimit": guest_logs.FILE_LIMIT, "TotalLimit": guest_logs.TOTAL_LIMIT}
+    names = {"FileLimit": guest_logs.FILE_LIMIT, "Left": guest_logs.TOTAL_LIMIT}
     assert {name: int(numbers[name]) for name in (*names, "LineLength")} == {
         **names,
         "LineLength": guest_logs.LINE_LENGTH,

@@ -24,7 +24,7 @@ from imagegen.rehearsal.machine.stock import PATH
 from imagegen.rehearsal.machine.time_zone import write_time_zone
 from imagegen.rehearsal.machine.updates import DEFINITIONS
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
-from imagegen.resources.kinds import KINDS
+from imagegen.resources.kinds import KINDS, PLANNED_KINDS
 from tests.unit.machine import image_support
 from tests.unit.machine.conftest import Bench
 
@@ -92,7 +92,7 @@ FACTS: dict[str, Any] = {
             {"sid": USERS, "rights": "read", "inherit": True},
         ],
     },
-    "environment": {"value": "npipe:////./pipe/containerd-containerd"},
+    "environment": {"type": "String", "data": "npipe:////./pipe/containerd-containerd"},
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
     "command": {"matches": [True, True]},
@@ -325,11 +325,15 @@ SPOILS: list[tuple[str, Spoil, str]] = [
         set_access(FULL, READ, dataclasses.replace(FULL, propagation=ONLY_BELOW)),
         f"there is an entry {SYSTEM} full (ContainerInherit, ObjectInherit; InheritOnly), inherit True",
     ),
-    ("environment", lambda m: m.registry.remove_value(ENVIRONMENT, FIELDS["environment"]["name"]), "no variable"),
+    (
+        "environment",
+        lambda m: m.registry.remove_value(ENVIRONMENT, FIELDS["environment"]["name"]),
+        "no value CONTAINER",
+    ),
     (
         "environment",
         lambda m: m.registry.write(ENVIRONMENT, FIELDS["environment"]["name"], Value("String", "x")),
-        "value is 'x'",
+        "data is x, not npipe:////./pipe/containerd-containerd",
     ),
     (
         "path",
@@ -385,7 +389,8 @@ SPOILS: list[tuple[str, Spoil, str]] = [
 
 
 def test_every_kind_of_the_plan_has_its_behaviour() -> None:
-    assert BEHAVIOUR.keys() == KINDS.keys() == FACTS.keys() == {kind for kind, _, _ in SPOILS}
+    assert BEHAVIOUR.keys() == PLANNED_KINDS
+    assert KINDS.keys() == FACTS.keys() == {kind for kind, _, _ in SPOILS}
 
 
 @pytest.mark.parametrize("kind", sorted(FACTS))
@@ -439,6 +444,13 @@ def test_path_keeps_its_type_and_its_variables(bench: Bench) -> None:
     bench.done("phase-1")
     expected = Value("ExpandString", rf"{PATH};C:\k")
     assert bench.machine.registry.value(ENVIRONMENT, "PATH") == expected
+
+
+@pytest.mark.parametrize(("value", "kind"), [(r"C:\k", "String"), (r"%ProgramData%\k", "ExpandString")])
+def test_a_variable_with_another_in_it_is_expanded(value: str, kind: str) -> None:
+    planned = KINDS["environment"].model_validate({"name": "DATA", "value": value}).planned()
+    assert planned.kind == "registry"
+    assert planned.fields() == {"key": ENVIRONMENT, "name": "DATA", "type": kind, "data": value}
 
 
 @pytest.mark.parametrize("entry", [r"C:\K", "C:\\k\\", r" c:\k "])

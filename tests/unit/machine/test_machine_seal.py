@@ -227,11 +227,11 @@ def test_sealing_has_time_for_each_of_its_waits(cloud: str) -> None:
 
 def test_the_script_removes_the_entries_of_the_models_key() -> None:
     script = (PACKER / "guest" / "seal.psm1").read_text()
-    key = re.search(r"OpenSubKey\('(.+SysPrepExternal.+)', \$true\)", script)
-    pattern = re.search(r"\[regex\]::Match\(\[string\]\$key\.GetValue\(\$name\), '(.+)'\)", script)
+    key = re.search(r"Use-RegistryKey -Key '(.+SysPrepExternal.+)' -Write ", script)
+    pattern = re.search(r"\[regex\]::Match\(\[string\]\$Opened\.GetValue\(\$name\), '(.+)'\)", script)
     assert key
     assert pattern
-    assert f"HKLM:\\{key[1]}" == SYSPREP_CALLS
+    assert key[1] == SYSPREP_CALLS
     texts = {
         r"C:\WindowsAzure\GuestAgent_1\Disabler.dll,Disable": r"C:\WindowsAzure\GuestAgent_1\Disabler.dll",
         r'0x00000003,"C:\Program Files\a b\c.DLL",Call': r"C:\Program Files\a b\c.DLL",
@@ -253,7 +253,7 @@ def test_the_builders_account_is_listed_where_the_cloud_leaves_it_open(tmp_path:
     scripts = {cloud: (PACKER / cloud / "generalise.ps1").read_text() for cloud in listed}
     assert [cloud for cloud, script in scripts.items() if f"'{accounts}' -Text \"500`r`n\"" in script] == ["azure"]
     first_boot = (PACKER.parent / "ansible-win/roles/cloudbase-init/files/first-boot.ps1").read_text()
-    assert "[System.IO.Path]::Combine($PSScriptRoot, 'accounts.txt')" in first_boot
+    assert '"$PSScriptRoot\\accounts.txt"' in first_boot
 
 
 EXTENSION = r"C:\Packages\Plugins\Microsoft.Compute.CustomScriptExtension"
@@ -335,7 +335,7 @@ def test_the_script_keeps_what_runs() -> None:
     body = seal.partition("\nfunction Clear-AgentFolder {")[2].partition("\n}\n")[0]
     assert "$_.StartsWith($folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)" in body
     logs = seal.partition("\nfunction Clear-File {")[2].partition("\n}\n")[0]
-    assert "Clear-Optional -What $file -Clear { Clear-Path -Path $file }" in logs
+    assert "Clear-Optional -What $file -Clear { Clear-Tree -Path $file -TimeoutSeconds 0 }" in logs
 
 
 def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_the_script_seals_in_the_models_order() -> None:
     order = [
         "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "schtasks.exe",
         "StartComponentCleanup", "executeQueuedItems", "*unattend*.xml", "Clear-SysprepCall", "& $Generalise",
-        "Wait-Until", "& $Finish", "Clear-File", "Clear-EventRecord", "Clear-Leftover", "if ($Trim)",
+        "Wait-Until", "& $Finish", "Clear-File", "Clear-EventRecord", "Get-Leftover", "Get-Leftover", "if ($Trim)",
         "Clear-WinRmListener",
     ]  # fmt: skip
     assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order

@@ -27,9 +27,11 @@ def test_the_script_makes_the_models_task() -> None:
     fixed = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in task.items()}
     planned = {**fixed, "repeats_for_s": "$null", **{name: f"$Resource.{name}" for name in TASK}}
     assert dict(re.findall(r"@\('(\w+)', ([^()]+)\)", test)) == planned
-    assert set(re.findall(r"(?<![/\w])(\w+) = ", get.partition("[ordered]@{")[2])) == set(FACTS["task"])
-    defaults = {"delay_s": "0", "limit_s": str(3 * 86400), "parallel": "'IgnoreNew'", "priority": "'7'"}
-    assert defaults.items() <= dict(re.findall(r"@\('(\w+)', '[^']+', ([^()]+)\)", get)).items()
+    values = dict(re.findall(r"@\('(\w+)', '[^']+', ([^()]+)\)", get))
+    names = {name.lower() for name in re.findall(r"'(Triggers|Actions)'", get)}
+    assert {*values, *names, *re.findall(r"\$found\.(\w+) = ", get)} == set(FACTS["task"])
+    defaults = {"delay_s": "0", "limit_s": str(3 * 86400), "parallel": "'IgnoreNew'", "priority": "7"}
+    assert defaults.items() <= values.items()
     xml = {"StartBoundary": "start", "MultipleInstancesPolicy": "parallel", "Priority": "priority", "UserId": "account"}
     assert [name for name in xml if f"<{name}>{task[xml[name]]}</{name}>" not in put] == []
     assert f"<Triggers><{task['triggers']}><Repetition>" in put

@@ -208,7 +208,7 @@ def test_the_script_makes_the_models_rule(tmp_path: Path) -> None:
     list(restrict_address(machine))
     rule = machine.firewall.rule("block-wireserver")
     assert rule
-    assert f"Combine($PSScriptRoot, '{FILE.rpartition(chr(92))[2]}')" in script
+    assert f'"$PSScriptRoot\\{FILE.rpartition(chr(92))[2]}"' in script
     sid = machine.accounts.need_group("WireServerAccess").sid
     assert f'$users = "{rule.local_user.replace(sid, "$($groups[0].SID.Value)")}"' in body
     title = rule.display_name.replace("WireServerAccess", "$($wanted.group)").replace(ADDRESS, "$($wanted.address)")

@@ -33,7 +33,7 @@ ORIGIN = Origin(PrivateHosts({}, {}, _never), ANY_HOST, _never, _never)  # type:
 
 def wanted(url: str, data: bytes | None = None, *, published: str = "", own: bool = False) -> WantedFile:
     data = WEB[url] if data is None else data
-    request = ArtifactRequest("x", url, None, "file", f"overrides.{url[-5]}", published or url, own)
+    request = ArtifactRequest("x", url, None, "file", f"overrides.{url[-5]}", published or url, own=own)
     return WantedFile.of(request, LockedArtifact(url=url, sha256=sha(data), size=len(data)), ORIGIN)
 
 

@@ -244,7 +244,7 @@ def test_a_kind_that_the_plan_does_not_use_changes_no_image(target: str, decide:
 def test_files_of_every_room_are_asked() -> None:
     files = [file for _, file in FILES]
     assert {"packer/aws/bootstrap.ps1", "packer/azure/generalise.ps1", "packer/guest/start.ps1"} < set(files)
-    assert sum(file.startswith("packer/guest/kinds/") for file in files) == 19
+    assert sum(file.startswith("packer/guest/kinds/") for file in files) == 17
     assert sum(file.startswith("ansible-win/") for file in files) >= 7
 
 

@@ -258,7 +258,7 @@ def test_addresses(
 def test_the_kind_of_resource_says_what_an_artifact_is(step: Callable[..., Step]) -> None:
     artifacts = "".join(
         f'\n  {name}: {{url: "https://repo.example/c/download", override: one_url}}'
-        for name in ("unpacked", "installed", "copied", "elsewhere", "unused")
+        for name in ("unpacked", "installed", "copied", "searched", "elsewhere", "unused")
     )
     resources = """\
 - archive: {artifact: unpacked, into: C:\\x}
@@ -266,6 +266,7 @@ def test_the_kind_of_resource_says_what_an_artifact_is(step: Callable[..., Step]
 - package: {artifact: installed, product: P, version: "1"}
 - file: {path: C:\\x\\y.zip, artifact: "{{ item }}"}
   each: "['copied']"
+- file: {path: C:\\x\\z, artifact: searched, member: z}
 - archive: {artifact: elsewhere, into: C:\\x}
   when: target == 'azure'
 """
@@ -274,6 +275,7 @@ def test_the_kind_of_resource_says_what_an_artifact_is(step: Callable[..., Step]
         "unpacked": "archive",
         "installed": "package",
         "copied": "file",
+        "searched": "archive",
         "elsewhere": "archive",
         "unused": "file",
     }

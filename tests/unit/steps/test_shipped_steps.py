@@ -21,6 +21,7 @@ from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import KINDS, Environment, File
 from imagegen.resources.release_record import SOURCE
+from imagegen.resources.update import ENGINE_MODULE
 from imagegen.settle.spec import settle
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import load_steps
@@ -203,13 +204,15 @@ def test_overrides_are_the_names_that_operators_know() -> None:
     names: dict[str, list[str]] = {}
     for step in STEPS.values():
         for artifact, meta in step.meta.artifacts.items():
-            if meta.override:
-                names.setdefault(meta.override, []).append(artifact)
+            for override in meta.overrides:
+                names.setdefault(override, []).append(artifact)
     # Two steps can need the same file.
     assert {name: sorted(set(artifacts)) for name, artifacts in names.items()} == {
         "cloudbase_init_url": ["cloudbase-init"],
         "containerd_url": ["containerd"],
         "kubernetes_base_url": ["kube-log-runner", "kube-proxy", "kubeadm", "kubectl", "kubelet", "kubernetes-node"],
+        **{f"{name.replace('-', '_')}_url": [name] for name in ("kubelet", "kubeadm", "kubectl")},
+        **{f"{name.replace('-', '_')}_url": [name] for name in ("kube-log-runner", "kube-proxy")},
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
         "cni_plugins_url": ["cni-plugins"],
@@ -311,7 +314,7 @@ def test_everything_in_a_steps_folder_is_used(name: str) -> None:
     drafts = [draft for item in _everything() if item.step.name == name for draft in item.drafts]
     sources = {draft.fields["source"] for draft in drafts if draft.fields.get("source")}
     own = {f"files/{name}/{file}" for file in OWN_FILES.get(name, ())}
-    made = {SOURCE} if name == "release-record" else set()
+    made = {"release-record": {SOURCE}, "kubernetes": {ENGINE_MODULE}}.get(name, set())
     bundled = (
         own
         | made

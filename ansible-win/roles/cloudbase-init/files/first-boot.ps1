@@ -1,9 +1,6 @@
 # Runs once at a node's first boot: removes the builder's firewall rules and WinRM certificates, closes its account, and restricts an address of the platform.
 # The listener was removed when the image was sealed.
-[CmdletBinding()] param()
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 # Also the platform's own rule.
 function Clear-BuilderRule { [CmdletBinding()] param()
@@ -96,17 +93,13 @@ function Limit-Address { [CmdletBinding()] param([string]$File)
 }
 
 $code = 0
-$accounts = [System.IO.Path]::Combine($PSScriptRoot, 'accounts.txt')
-$list = [System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt')
-$address = [System.IO.Path]::Combine($PSScriptRoot, 'restricted-address.json')
+$list, $accounts, $address = "$PSScriptRoot\certificates.txt", "$PSScriptRoot\accounts.txt", "$PSScriptRoot\restricted-address.json"
 # Each part runs even if another failed. Its reasons are taken one by one, so that an error at its end loses none.
 foreach ($part in @({ Clear-BuilderRule }, { Clear-BuilderCertificate -List $list }, { Close-BuilderAccount -List $accounts }, { Limit-Address -File $address })) {
-    $reasons = New-Object -TypeName 'System.Collections.Generic.List[string]'
-    try { & $part | ForEach-Object -Process { $null = $reasons.Add($_) } }
-    catch { $null = $reasons.AddRange([string[]]@($_.Exception.Message, $_.ScriptStackTrace)) }
-    foreach ($reason in $reasons) {
+    try { & $part | ForEach-Object -Process { $code = 1; [System.Console]::Out.WriteLine("failed: $_") } }
+    catch {
         $code = 1
-        [System.Console]::Out.WriteLine("failed: $reason")
+        [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`nfailed: $($_.ScriptStackTrace)")
     }
 }
 exit $code

@@ -4,47 +4,34 @@
 [CmdletBinding(PositionalBinding = $false)] param(
     [string]$ClusterCidr = '', [string]$ServiceCidr = '', [string]$PodCidr = '', [string]$NetworkName = '', [string]$SourceVip = '',
     [string]$StateFolder = 'C:\var\lib\kubelet', [string]$ConfigFolder = 'C:\etc\kubernetes')
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
+trap { [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)"); exit 1 }
+Import-Module -Name "$PSScriptRoot\common.psm1" -Force -DisableNameChecking
 
 # Asks the cluster for the node's range, which a controller assigns some time after the join.
 function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
-    # kubectl asks an unreachable server five times: all of them must end within a minute.
-    $line = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath=$Field"
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList "$PSScriptRoot\kubectl.exe", $line
     # kubelet's kubeconfig may name its certificate without a drive.
-    $start.WorkingDirectory = 'C:\'
-    $start.UseShellExecute = $false
-    $start.RedirectStandardOutput = $true
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($true) {
-        $process = [System.Diagnostics.Process]::Start($start)
-        $reading = $process.StandardOutput.ReadToEndAsync()
-        if (-not $process.WaitForExit(60000)) {
-            $process.Kill()
-            throw 'kubectl did not end within a minute'
-        }
-        $text = $reading.Result.Trim()
-        if ($process.ExitCode -eq 0 -and $text -ne '') { return $text }
-        if ($clock.Elapsed.TotalSeconds -ge $TimeoutSeconds) { throw "the cluster gave node $Name no range of pod addresses in $TimeoutSeconds seconds: does its controller allocate them, or is -PodCidr missing?" }
-        Start-Sleep -Seconds 5
+    [System.Environment]::CurrentDirectory = 'C:\'
+    $arguments = "--kubeconfig=$Kubeconfig", '--request-timeout=10s', 'get', 'node', $Name, "--output=jsonpath=$Field"
+    $range = Wait-Until -Seconds $TimeoutSeconds -Every 5 -Test {
+        # kubectl asks an unreachable server five times: all of them must end within a minute.
+        $asked = Invoke-Native -FilePath "$PSScriptRoot\kubectl.exe" -ArgumentList $arguments -GoodExitCode @() -TimeoutSeconds 60
+        # Beside the range, there may be warnings.
+        if ($asked.ExitCode -eq 0) { [regex]::Match($asked.Output, '(?m)^\S+/[0-9]+(?=\r?$)').Value }
     }
+    if (-not $range) { throw "the cluster gave node $Name no range of pod addresses in $TimeoutSeconds seconds: does its controller allocate them, or is -PodCidr missing?" }
+    return $range
 }
 
+# The address at this place of a range: at 0 the one that names the range.
 function Get-Address { [CmdletBinding()] param([string]$Range, [int]$Place)
-    $bytes = [System.Net.IPAddress]::Parse(($Range -split '/')[0]).GetAddressBytes()
-    $bytes[3] = [byte]($bytes[3] + $Place)
+    $address, $bits = $Range -split '/'
+    $bytes = [System.Net.IPAddress]::Parse($address).GetAddressBytes()
+    [array]::Reverse($bytes)
+    $number = [long][System.BitConverter]::ToUInt32($bytes, 0)
+    $bytes = [System.BitConverter]::GetBytes([uint32]($number - $number % [System.Math]::Pow(2, 32 - [int]$bits) + $Place))
+    [array]::Reverse($bytes)
     return $bytes -join '.'
-}
-
-function Get-Range { [CmdletBinding()] param([string]$Address, [int]$Bits)
-    $bytes = [System.Net.IPAddress]::Parse($Address).GetAddressBytes()
-    for ($at = 0; $at -lt 4; $at++) {
-        $kept = [System.Math]::Max(0, [System.Math]::Min(8, $Bits - 8 * $at))
-        $bytes[$at] = [byte]($bytes[$at] -band (0xff00 -shr $kept) -band 0xff)
-    }
-    return "$($bytes -join '.')/$Bits"
 }
 
 function Invoke-Hns { [CmdletBinding()] param([string]$Method, [string]$Path, [string]$Request)
@@ -106,50 +93,42 @@ function Start-NodeService { [CmdletBinding()] param([string]$Line)
     Start-Service -Name $name
 }
 
-$code = 1
-try {
-    # The name under which kubelet registered: kubeadm's argument, or the machine's own name.
-    $found = [regex]::Match([System.IO.File]::ReadAllText("$StateFolder\kubeadm-flags.env"), '--hostname-override=([^\s"'']+)')
-    $node = if ($found.Success) { $found.Groups[1].Value } else { [System.Net.Dns]::GetHostName().ToLowerInvariant() }
-    $folder = "$PSScriptRoot\cni"
-    $texts = @{}
-    foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
-    # Some plugins get the addresses of pods elsewhere: then nothing waits for a range.
-    $needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
-    $field = '{.spec.podCIDR}'
-    if ($texts.ContainsKey('pod-range.txt')) { $field = $texts['pod-range.txt'].Trim() }
-    if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -Field $field -TimeoutSeconds 300 }
-    if (-not $needed) { $PodCidr = $ClusterCidr }
-    if ($NetworkName -eq '' -and (@($texts.Values) -match '<NETWORK>')) { throw '-NetworkName is required: the image does not know the name of the pod network' }
-    foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
-        if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
-    }
-    $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property { $_.RouteMetric + $_.InterfaceMetric })[0]
-    $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4 | Where-Object -FilterScript { -not $_.SkipAsSource })[0]
-    $values = @{
-        '<CLUSTER_CIDR>' = $ClusterCidr; '<SERVICE_CIDR>' = $ServiceCidr; '<POD_CIDR>' = $PodCidr
-        '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
-        '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
-        '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
-        '<NETWORK>' = $NetworkName; '<SOURCE_VIP>' = $SourceVip; '<NODE_NAME>' = $node; '<NODE_ADDRESS>' = $own.IPAddress
-        '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
-    }
-    foreach ($file in @($texts.Keys)) {
-        foreach ($key in $values.Keys) { $texts[$file] = $texts[$file].Replace($key, $values[$key]) }
-    }
-    if ($texts.ContainsKey('network.json')) { Set-Network -Request $texts['network.json'] -NodeAddress $own.IPAddress -EndpointAddress $values['<ENDPOINT>'] }
-    # Last, because the node is ready once its plugin is configured. Moved, so that nobody reads half a file.
-    foreach ($line in $texts['places.txt'] -split '\r?\n') {
-        if ($line -eq '') { continue }
-        $file, $path = $line -split ' ', 2
-        $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($path))
-        [System.IO.File]::WriteAllText("${path}.new", $texts[$file], (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
-        [System.IO.File]::Delete($path)
-        [System.IO.File]::Move("${path}.new", $path)
-    }
-    # Without the file there is one empty line.
-    foreach ($line in [string]$texts['services.txt'] -split '\r?\n') { if ($line -ne '') { Start-NodeService -Line $line } }
-    $code = 0
+# The name under which kubelet registered: kubeadm's argument, or the machine's own name.
+$found = [regex]::Match([System.IO.File]::ReadAllText("$StateFolder\kubeadm-flags.env"), '--hostname-override=([^\s"'']+)')
+$node = if ($found.Success) { $found.Groups[1].Value } else { [System.Net.Dns]::GetHostName().ToLowerInvariant() }
+$folder = "$PSScriptRoot\cni"
+$texts = @{}
+foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
+# Some plugins get the addresses of pods elsewhere: then nothing waits for a range.
+$needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
+$field = if ($texts.ContainsKey('pod-range.txt')) { $texts['pod-range.txt'].Trim() } else { '{.spec.podCIDR}' }
+if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -Field $field -TimeoutSeconds 300 }
+if (-not $needed) { $PodCidr = $ClusterCidr }
+if ($NetworkName -eq '' -and (@($texts.Values) -match '<NETWORK>')) { throw '-NetworkName is required: the image does not know the name of the pod network' }
+foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
+    if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
 }
-catch { [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)") }
-exit $code
+$route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property { $_.RouteMetric + $_.InterfaceMetric })[0]
+$own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4 | Where-Object -FilterScript { -not $_.SkipAsSource })[0]
+$values = @{
+    '<CLUSTER_CIDR>' = $ClusterCidr; '<SERVICE_CIDR>' = $ServiceCidr; '<POD_CIDR>' = $PodCidr
+    '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
+    '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
+    '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
+    '<NETWORK>' = $NetworkName; '<SOURCE_VIP>' = $SourceVip; '<NODE_NAME>' = $node; '<NODE_ADDRESS>' = $own.IPAddress
+    '<NODE_NETWORK>' = "$(Get-Address -Range "$($own.IPAddress)/$($own.PrefixLength)" -Place 0)/$($own.PrefixLength)"
+}
+foreach ($file in @($texts.Keys)) {
+    foreach ($key in $values.Keys) { $texts[$file] = $texts[$file].Replace($key, $values[$key]) }
+}
+if ($texts.ContainsKey('network.json')) { Set-Network -Request $texts['network.json'] -NodeAddress $own.IPAddress -EndpointAddress $values['<ENDPOINT>'] }
+# Last, because the node is ready once its plugin is configured. Moved, so that nobody reads half a file.
+foreach ($line in $texts['places.txt'] -split '\r?\n') {
+    if ($line -eq '') { continue }
+    $file, $path = $line -split ' ', 2
+    $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($path))
+    Write-TextFile -Path $path -Text $texts[$file]
+}
+# Without the file there is one empty line.
+foreach ($line in [string]$texts['services.txt'] -split '\r?\n') { if ($line -ne '') { Start-NodeService -Line $line } }
+exit 0

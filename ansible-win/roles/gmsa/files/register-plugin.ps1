@@ -2,11 +2,9 @@
 # Only TrustedInstaller may write below the key that lists such plugins. The key gets another owner and one more entry for that, and both are taken back at once. Meanwhile they are in a
 # file: another run of this script restores them if this one is killed.
 [CmdletBinding(PositionalBinding = $false)] param([switch]$Show)
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
+trap { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)"); exit 1 }
 
-$script:Class = '{CCC2A336-D7F3-4818-A213-272B7924213E}'
 $script:Locked = 'SYSTEM\CurrentControlSet\Control\CCG\COMClasses'
 $script:Saved = [System.IO.Path]::Combine($PSScriptRoot, 'access.txt')
 
@@ -22,9 +20,10 @@ function Enable-Privilege { [CmdletBinding()] param()
 }
 
 function Register-Plugin { [CmdletBinding()] param()
+    if (-not (Test-Path -LiteralPath "HKLM:\$($script:Locked)")) { throw "Windows has no key HKLM:\$($script:Locked)" }
     Restore-Access
-    $before = Get-Access
-    [System.IO.File]::WriteAllText($script:Saved, $before, (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
+    $before = (Get-Acl -LiteralPath "HKLM:\$($script:Locked)").Sddl
+    [System.IO.File]::WriteAllText($script:Saved, $before)
     try {
         Set-Access -Text 'O:BA' -Part 'Owner' -Right 'TakeOwnership'
         # Full control for administrators, as the first entry.
@@ -35,23 +34,10 @@ function Register-Plugin { [CmdletBinding()] param()
     finally { Restore-Access }
 }
 
-function Open-LockedKey { [CmdletBinding()] param([string]$Right, [string]$Check = 'ReadWriteSubTree')
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, $Check, [System.Security.AccessControl.RegistryRights]$Right)
-    if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
-    $key
-}
-
-function Get-Access { [CmdletBinding()] param()
-    $sections = [System.Security.AccessControl.AccessControlSections]'Owner, Access'
-    $key = Open-LockedKey -Right 'ReadPermissions' -Check 'Default'
-    try { $key.GetAccessControl($sections).GetSecurityDescriptorSddlForm($sections) }
-    finally { $key.Dispose() }
-}
-
 function Set-Access { [CmdletBinding()] param([string]$Text, [string]$Part, [string]$Right)
     $security = New-Object -TypeName System.Security.AccessControl.RegistrySecurity
     $security.SetSecurityDescriptorSddlForm($Text, [System.Security.AccessControl.AccessControlSections]$Part)
-    $key = Open-LockedKey -Right $Right
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'ReadWriteSubTree', [System.Security.AccessControl.RegistryRights]$Right)
     try { $key.SetAccessControl($security) }
     finally { $key.Dispose() }
 }
@@ -60,27 +46,20 @@ function Restore-Access { [CmdletBinding()] param()
     if (-not [System.IO.File]::Exists($script:Saved)) { return }
     $before = [System.IO.File]::ReadAllText($script:Saved)
     # A script that was killed before it opened the key left nothing to restore, and no right to do so.
-    if ((Get-Access) -cne $before) { Set-Access -Text $before -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership' }
+    if ((Get-Acl -LiteralPath "HKLM:\$($script:Locked)").Sddl -cne $before) { Set-Access -Text $before -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership' }
     [System.IO.File]::Delete($script:Saved)
 }
 
-function Show-Registration { [CmdletBinding()] param()
-    $dll = [string][Microsoft.Win32.Registry]::GetValue("HKEY_LOCAL_MACHINE\SOFTWARE\Classes\CLSID\$($script:Class)\InprocServer32", '', '')
-    $listed = Test-Path -LiteralPath "HKLM:\$($script:Locked)\$($script:Class)"
+if ($Show) {
+    $class = '{CCC2A336-D7F3-4818-A213-272B7924213E}'
+    $dll = [string][Microsoft.Win32.Registry]::GetValue("HKEY_LOCAL_MACHINE\SOFTWARE\Classes\CLSID\$class\InprocServer32", '', '')
+    $listed = Test-Path -LiteralPath "HKLM:\$($script:Locked)\$class"
     [System.Console]::Out.WriteLine("dll=$dll`r`nlisted=$listed`r`nrestored=$(-not [System.IO.File]::Exists($script:Saved))")
 }
-
-$code = 1
-try {
-    if ($Show) { Show-Registration }
-    else {
-        # From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
-        Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
-        $privileges = @(Enable-Privilege)
-        try { Register-Plugin }
-        finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }
-    }
-    $code = 0
+else {
+    Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
+    $privileges = @(Enable-Privilege)
+    try { Register-Plugin }
+    finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }
 }
-catch { [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)") }
-exit $code
+exit 0

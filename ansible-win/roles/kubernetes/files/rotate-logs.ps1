@@ -2,9 +2,7 @@
 # A log's program keeps it open, so that others cannot rename it: the log is copied and then emptied, and its program appends at the new end.
 # The task scheduler may end this script anywhere. Therefore a log is emptied only when its copy is on the disk and has its final name.
 [CmdletBinding(PositionalBinding = $false)] param([string]$List = 'C:\k\rotated-logs.txt')
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 # ERROR_HANDLE_DISK_FULL and ERROR_DISK_FULL as .NET's exceptions have them: 0x80070027 and 0x80070070.
 $script:DiskFull = @(-2147024857, -2147024784)
@@ -97,5 +95,4 @@ try {
 }
 catch { $failures += "${failed}: $($_.Exception.Message)" }
 foreach ($failure in $failures) { [System.Console]::Error.WriteLine("rotate-logs: $failure") }
-$code = [int]($failures.Count -gt 0)
-exit $code
+exit [int]($failures.Count -gt 0)

@@ -1,11 +1,7 @@
 # Asks Windows Update once, and installs what the order wants. A task runs this script as SYSTEM: a network logon may search, and gets 0x80070005 for the rest.
 # The answer has what was found, installed and refused, with Windows' own codes. It is there only when the script has finished.
 [CmdletBinding(PositionalBinding = $false)] param([string]$Order = 'C:\ProgramData\imagegen\updates\order.json', [string]$Answer = 'C:\ProgramData\imagegen\updates\answer.json')
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
-function Get-Code { [CmdletBinding()] param([int]$Number); '0x{0:x8}' -f $Number }
+Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 function Get-Kb { [CmdletBinding()] param($Update); foreach ($number in $Update.KBArticleIDs) { "KB$number" } }
 
@@ -43,6 +39,7 @@ function Install-Update { [CmdletBinding()] param($Worker)
 
 # Downloads or installs updates together. Returns those that succeeded, and adds the others to the failures. 2 is Succeeded, and 3 SucceededWithErrors.
 function Invoke-Step { [CmdletBinding()] param($Worker, [string]$Step, [object[]]$Updates, $Told)
+    if ($Updates.Count -eq 0) { return }
     $all = New-Object -ComObject 'Microsoft.Update.UpdateColl'
     foreach ($update in $Updates) { $null = $all.Add($update) }
     $Worker.Updates = $all
@@ -53,15 +50,11 @@ function Invoke-Step { [CmdletBinding()] param($Worker, [string]$Step, [object[]
     }
     for ($index = 0; $index -lt $Updates.Count; $index++) {
         $one = $result.GetUpdateResult($index)
-        if (@(2, 3) -contains $one.ResultCode) {
-            $Updates[$index]
-            continue
-        }
-        $Told.failed += @([ordered]@{ kb = @(Get-Kb -Update $Updates[$index]) -join ' '; title = [string]$Updates[$index].Title; step = $Step; code = (Get-Code -Number $one.HResult) })
+        if (@(2, 3) -contains $one.ResultCode) { $Updates[$index] }
+        else { $Told.failed += @([ordered]@{ kb = @(Get-Kb -Update $Updates[$index]) -join ' '; title = [string]$Updates[$index].Title; step = $Step; code = '0x{0:x8}' -f $one.HResult }) }
     }
 }
 
-# From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
 Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
 $told = [ordered]@{ found = @(); installed = @(); failed = @(); restart = $false; code = '' }
 try {
@@ -71,16 +64,12 @@ try {
     $chosen = @(Select-Update -Session $session -Wanted $wanted)
     $told.found = @(foreach ($update in $chosen) { Get-Kb -Update $update })
     foreach ($update in $chosen) { if (-not $update.EulaAccepted) { $update.AcceptEula() } }
-    if ($chosen.Count -gt 0) {
-        $here = @(Invoke-Step -Worker ($session.CreateUpdateDownloader()) -Step 'download' -Updates $chosen -Told $told)
-        if ($here.Count -gt 0) {
-            $installer = $session.CreateUpdateInstaller()
-            $installer.ForceQuiet = $true
-            $done = @(Invoke-Step -Worker $installer -Step 'install' -Updates $here -Told $told)
-            $told.installed = @(foreach ($update in $done) { Get-Kb -Update $update })
-        }
-    }
+    $here = @(Invoke-Step -Worker ($session.CreateUpdateDownloader()) -Step 'download' -Updates $chosen -Told $told)
+    $installer = $session.CreateUpdateInstaller()
+    $installer.ForceQuiet = $true
+    $done = @(Invoke-Step -Worker $installer -Step 'install' -Updates $here -Told $told)
+    $told.installed = @(foreach ($update in $done) { Get-Kb -Update $update })
 }
-catch { $told.code = Get-Code -Number ($_.Exception.GetBaseException().HResult) }
+catch { $told.code = '0x{0:x8}' -f $_.Exception.GetBaseException().HResult }
 Write-TextFile -Path $Answer -Text (ConvertTo-AsciiJson -Value $told)
 exit 0

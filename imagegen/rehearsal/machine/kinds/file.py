@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.machine.archives import unpack
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.kinds.kind import copy_into_place, digest
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -33,6 +34,16 @@ def put(machine: Machine, wanted: File, supplies: Supplies) -> bool:
         raise RefusedByWindows(f"{wanted.path} is a folder")
     if not files.is_folder(parent(wanted.path)):
         raise RefusedByWindows(f"there is no folder {parent(wanted.path)}")
-    origin = f"{supplies.bundle}\\{wanted.source}" if wanted.source else supplies.need_artifact()
-    copy_into_place(machine, files.read(origin), wanted.path, wanted.sha256)
+    copy_into_place(machine, _bytes(machine, wanted, supplies), wanted.path, wanted.sha256)
     return False
+
+
+def _bytes(machine: Machine, wanted: File, supplies: Supplies) -> bytes:
+    if wanted.member is None:
+        origin = f"{supplies.bundle}\\{wanted.source}" if wanted.source else supplies.need_artifact()
+        return machine.files.read(origin)
+    machine.need_tool("tar.exe")
+    data = unpack(machine.files, supplies.need_artifact(), 0).get(wanted.member.replace("/", "\\"))
+    if data is None:
+        raise RefusedByWindows(f"tar.exe: {wanted.member}: Not found in archive")
+    return data
