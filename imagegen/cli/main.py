@@ -21,7 +21,7 @@ from imagegen.errors import ExitCode, ImagegenError
 from imagegen.lines import joined
 
 VERBS: Final = {
-    "artifacts": "Inspect downloads.",
+    "artifacts": "Inspect, mirror and cache downloads.",
     "attest": "Write proof of what was built.",
     "build": "Build, publish and record an image.",
     "catalog": "Show the known versions, releases and overrides.",
@@ -42,7 +42,7 @@ VERBS: Final = {
     "steps": "Show what each step does on the machine.",
     "tools": "Find or install Packer and its plugins.",
     "validate": "Check configs.",
-    "verify": "Check that proof, and nodes, against a manifest.",
+    "verify": "Verify proof, a lock or a node against a manifest.",
 }
 # The exit code of a shell for a program that SIGPIPE ended.
 READER_LEFT: Final = 141
