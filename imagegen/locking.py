@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.cache import Cache, size_limit
+from imagegen.artifacts.cache import Cache, find_folder, size_limit
 from imagegen.artifacts.drift import Change, compare_locks
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
@@ -44,7 +44,8 @@ _CHECK: Final = Refresh(None, accepts_public=True, accepts_own=True)
 
 def open_cache(run: RunFacts, console: Console) -> Cache:
     """The cache of downloads of this user."""
-    return Cache(cache_folder(run.environ) / "artifacts", size_limit(run.environ), console.warn)
+    folder = find_folder(run.environ, cache_folder(run.environ) / "artifacts")
+    return Cache(folder, size_limit(run.environ), console.warn)
 
 
 def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
@@ -62,6 +63,7 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, con
     """Complete the lock: only missing entries are looked up."""
     old = _read(targets, file)
     lock = _look_up(targets, old, file, KEEP, run, console)
+    _check_age(targets, lock, run)
     _write(lock, old, file, console)
     return lock
 
@@ -74,6 +76,7 @@ def upgrade(
     old = _read(targets, file)
     refresh = Refresh(frozenset(names) if names else None, accepts_own=True)
     lock = _look_up(targets, old, file, refresh, run, console)
+    _check_age(targets, lock, run)
     _write(lock, old, file, console)
     return compare_locks(old, lock)
 
@@ -87,9 +90,9 @@ def find_drift(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, 
 def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> Lock:
     """The lock, which must be complete. What the cache has of it is hashed. Nothing is downloaded."""
     locks = [read_lock_for(target, file) for target in targets]
-    requests, lock = _requests(targets), locks[0]
-    _check_age(targets, requests, lock, run)
-    digests = {lock.artifacts[name].sha256 for name in requests}
+    lock = locks[0]
+    _check_age(targets, lock, run)
+    digests = {lock.artifacts[name].sha256 for name in _requests(targets)}
     whole = open_cache(run, console).verify(digests)
     absent = f", {len(digests - whole)} not in the cache" if digests - whole else ""
     console.say(f"{file} is complete: {counted(len(whole), 'file')} verified in the cache{absent}")
@@ -113,10 +116,8 @@ def _requests(targets: Sequence[PreparedTarget]) -> Mapping[str, ArtifactRequest
     return {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
 
 
-def _check_age(
-    targets: Sequence[PreparedTarget], requests: Mapping[str, ArtifactRequest], lock: Lock, run: RunFacts
-) -> None:
-    check_quarantine(requests, lock.artifacts, targets[0].quarantine_days, run.started)
+def _check_age(targets: Sequence[PreparedTarget], lock: Lock, run: RunFacts) -> None:
+    check_quarantine(_requests(targets), lock.artifacts, targets[0].quarantine_days, run.started)
 
 
 def _check_names(targets: Sequence[PreparedTarget], names: Collection[str]) -> None:
@@ -137,9 +138,7 @@ def _look_up(
     _warn_of_unsigned(targets, old, console)
     artifacts = lock_artifacts(requests, old, sources, refresh)
     images = lock_images(images_asked, old, sources.ask, refresh=refresh, console=console, credentials=credentials)
-    lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
-    _check_age(targets, requests, lock, run)
-    return lock
+    return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
 
 
 def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console) -> Sources:

@@ -25,6 +25,7 @@ from imagegen.errors import ConfigError, RefusedError
 from imagegen.files import holding, read_file, remove_unless_held, replacing, scratch_folder
 from imagegen.resources.model import Sha256, Strict
 
+FOLDER_VARIABLE: Final = "IMAGEGEN_CACHE_DIR"
 SIZE_VARIABLE: Final = "IMAGEGEN_CACHE_GB"
 _DEFAULT_GB: Final = 20
 _FILES, _URLS, _PARTS = "sha256", "urls", "parts-"
@@ -60,6 +61,17 @@ class CachedFile:
     """When it was last used, in seconds since 1970."""
     records: tuple[UrlRecord, ...] = ()
     """The URLs that had it."""
+
+
+def find_folder(environ: Mapping[str, str], default: Path) -> Path:
+    """The folder of the cache."""
+    text = environ.get(FOLDER_VARIABLE, "")
+    if text and not text.startswith("/"):
+        raise ConfigError(
+            f"{FOLDER_VARIABLE} is {text[:200]!a}, which is not an absolute path",
+            hint=f"set {FOLDER_VARIABLE} to a folder such as {default}, or unset it",
+        )
+    return Path(text or default)
 
 
 def size_limit(environ: Mapping[str, str]) -> int:
@@ -124,9 +136,10 @@ class Cache:
     def add(self, part: Path, sha256: str) -> Iterator[Path]:
         """Move a file with this digest into the cache, and keep it there while the block runs."""
         file = self.folder / _FILES / sha256
-        with writing(file), part.open("rb") as handle, holding(handle, part):
-            os.fchmod(handle.fileno(), 0o600)
-            part.replace(file)
+        with part.open("rb") as handle, holding(handle, part):
+            with writing(file):
+                os.fchmod(handle.fileno(), 0o600)
+                part.replace(file)
             self.trim()
             yield file
 
@@ -210,7 +223,7 @@ def _close_to_others(folder: Path) -> None:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise RefusedError(
             f"{folder} is not a folder of this user, so others could change what is in it",
-            hint="remove it, or set XDG_CACHE_HOME to another folder",
+            hint=f"remove it, or set {FOLDER_VARIABLE} to another folder",
         )
     if stat.S_IMODE(status.st_mode) != 0o700:
         folder.chmod(0o700)

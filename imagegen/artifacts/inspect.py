@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _START: Final = 1024
 _CATALOGUE: Final = ".cat"
+_MOST_CATALOGUES: Final = 100
 # A larger program is not looked into: no program of an image is a tenth as large.
 LARGEST_PROGRAM: Final = 1 << 30
 _CHUNK: Final = 1 << 20
@@ -124,6 +125,7 @@ class _Archive:
             with self.copy.open("w+b") as copy:
                 kind, size, sha256 = _read(member.chunks(), member.path, copy)
                 looked = _look_into(copy, kind, size, member.path, self.trust, catalogues)
-                if _extension(member.path) == _CATALOGUE and size <= LARGEST_PROGRAM:
+                is_catalogue = _extension(member.path) == _CATALOGUE and size <= LARGEST_PROGRAM
+                if is_catalogue and len(others) < _MOST_CATALOGUES:
                     others.append(read_catalogue(copy, member.path, self.trust))
             yield member.path, InspectedFile(kind, size, sha256, *looked)

@@ -32,13 +32,13 @@ def confirm(request: ArtifactRequest, sha256: str, ask: Ask) -> list[str]:
     if request.sha256 is not None:
         return []
     if request.own:
-        return _confirm_first(request, sha256, ask, [*_offered(request.url)])
+        return _confirm_first(request, sha256, ask, [*offered_digests(request.url)])
     if request.digest is None:
         return []
     return _confirm_first(request, sha256, ask, [request.digest.url], required=request.digest.required)
 
 
-def _offered(url: str) -> Iterator[str]:
+def offered_digests(url: str) -> Iterator[str]:
     """Where a server may have a digest that nobody promised."""
     folder = url.rpartition("/")[0]
     yield from (f"{url}{suffix}" for suffix in _BESIDE)

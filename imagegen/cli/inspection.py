@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
-from imagegen.artifacts.archive import NAMES
+from imagegen.artifacts.archive import NAMES, ArchiveFormat
 from imagegen.artifacts.members import is_program
 from imagegen.cli.override_fit import find_overrides
 from imagegen.lines import counted
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 Override = dict[str, str]
 """The keys and values of an override."""
 
+_SHOWN_PROGRAMS: Final = 100
 _SHOWN_FILES: Final = 20
+_ALL: Final = "--format json lists them all"
+_PACKED: Final = get_args(ArchiveFormat)
+_CLOSED: Final = ", which imagegen does not open"
 _VERSION_LABELS: Final = {
     "FileVersion": "",
     "ProductName": "",
@@ -34,11 +38,16 @@ def make_overrides(found: Inspection, name: str, url: str) -> dict[str, Override
     names = _file_names(found) or {name, found.file.version.get("OriginalFilename", "")}
     signer = _common_signer(found)
     lines = {"url": url, "sha256": found.file.sha256, **({"signer": signer} if signer else {})}
-    return dict.fromkeys(find_overrides(names - {""}, url, product=found.file.version.get("ProductName", "")), lines)
+    return dict.fromkeys(find_overrides(names - {""}, url, product=_product(found)), lines)
 
 
 def _file_names(found: Inspection) -> set[str]:
     return {path.rpartition("/")[2] for path in found.members or ()}
+
+
+def _product(found: Inspection) -> str:
+    """The product that a package installs."""
+    return found.file.version.get("ProductName", "") if found.file.type == "msi" else ""
 
 
 def _signatures(found: Inspection) -> dict[str, FoundSignature]:
@@ -68,8 +77,10 @@ def inspection_lines(found: Inspection, overrides: Mapping[str, Override]) -> It
         programs = {path: one for path, one in sorted(found.members.items()) if one.signature or is_program(path)}
         others = {path: one for path, one in sorted(found.members.items()) if path not in programs}
         yield f"layout     {_layout(programs, others)}"
-        for path, one in programs.items():
+        for path, one in [*programs.items()][:_SHOWN_PROGRAMS]:
             yield from ("", path, *_file_lines(one, "  "))
+        if len(programs) > _SHOWN_PROGRAMS:
+            yield from ("", f"and {counted(len(programs) - _SHOWN_PROGRAMS, 'more program')}: {_ALL}")
         yield from _other_lines(others)
     yield from _override_lines(found, overrides)
 
@@ -109,9 +120,11 @@ def _other_lines(others: Mapping[str, InspectedFile]) -> Iterator[str]:
         return
     yield from ("", "other files")
     # Not wrapped, so that a path can be copied.
-    yield from (f"  {one.size:>12}  {one.sha256}  {path}" for path, one in [*others.items()][:_SHOWN_FILES])
+    for path, one in [*others.items()][:_SHOWN_FILES]:
+        closed = "" if one.type == "other" else f"  ({NAMES[one.type]}{_CLOSED if one.type in _PACKED else ''})"
+        yield f"  {one.size:>12}  {one.sha256}  {path}{closed}"
     if len(others) > _SHOWN_FILES:
-        yield f"  and {len(others) - _SHOWN_FILES} more: --format json lists them all"
+        yield f"  and {len(others) - _SHOWN_FILES} more: {_ALL}"
 
 
 def _override_lines(found: Inspection, overrides: Mapping[str, Override]) -> Iterator[str]:

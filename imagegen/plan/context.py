@@ -16,8 +16,7 @@ from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.request import ArtifactRequest, Override
 from imagegen.catalog.facts import paths, table
 from imagegen.errors import ConfigError
-from imagegen.plan.download_policy import host_of, host_policy, with_mirror
-from imagegen.plan.publishing import with_publishing
+from imagegen.plan.download_policy import host_of, host_policy, with_mirror, with_publishing
 from imagegen.resources.image_name import ImageName
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import Step, StepMeta

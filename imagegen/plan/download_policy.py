@@ -1,4 +1,4 @@
-"""Applies the config's policy for downloads to requests: the mirror, and the allowed and denied hosts. Pure."""
+"""Applies the policy for downloads to requests: mirror, published digests, allowed and denied hosts. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.request import PublishedDigest
+from imagegen.catalog.publishing import find_digest_form, find_release_day
 from imagegen.hosts import HostPolicy, plain_host
 from imagegen.resources.image_name import DOCKER_HUB, ImageName
 
@@ -24,6 +26,18 @@ def with_mirror(request: ArtifactRequest, config: ImageConfig) -> ArtifactReques
     if mirror is None or request.own:
         return request
     return dataclasses.replace(request, url=f"{mirror.rstrip('/')}/{request.url.removeprefix('https://')}")
+
+
+def with_publishing(request: ArtifactRequest) -> ArtifactRequest:
+    """The request with the address of its published digest, and the day of its release.
+
+    A mirror may lack the digest. Of a URL of the config, the catalogue knows nothing."""
+    if request.own:
+        return request
+    form = find_digest_form(request.published)
+    required = request.url == request.published
+    digest = PublishedDigest(form.address(request.url), required) if form else None
+    return dataclasses.replace(request, digest=digest, released=find_release_day(request.published))
 
 
 def host_policy(config: ImageConfig) -> HostPolicy:

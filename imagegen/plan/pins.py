@@ -1,4 +1,4 @@
-"""Fills in what the lock says about a container image. Pure."""
+"""Fills in what the lock says about a resource: a container image of a registry or a tarball. Pure."""
 
 from __future__ import annotations
 

@@ -241,9 +241,11 @@ def _phases(
     typed = [(step, tuple(_resources(step, lock, requests, images, guest, problems))) for step in evaluated]
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
+    # A resource that is missing here makes no path, and that says nothing about those which need it.
+    missing = () if problems else _find_missing_paths(placed, stock_paths(provider))
     problems += [
         *find_wrong_restarts(typed),
-        *_find_missing_paths(placed, stock_paths(provider)),
+        *missing,
         *_find_duplicates(placed),
     ]
     if problems:

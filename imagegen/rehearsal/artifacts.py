@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import hashlib
 import io
 import tarfile
 import zipfile
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from imagegen.artifacts.base_url import is_archive
 from imagegen.artifacts.members import is_program
 from imagegen.artifacts.request import shown_url
+from imagegen.catalog.publishing import find_digest_form
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.msi import make_msi
@@ -26,7 +28,7 @@ from imagegen.rehearsal.signing.program import make_program
 from imagegen.resources.image_name import ImageName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.errors import Problem
@@ -48,6 +50,19 @@ def make_artifacts(evaluated: Sequence[EvaluatedStep], sign: Sign | None = None)
         for request in step.requests.values():
             together.setdefault(request.url, []).append((step, request))
     return {url: _bytes_for(asked, sign) for url, asked in together.items()}
+
+
+def make_digests(evaluated: Sequence[EvaluatedStep], artifacts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Make the digests that projects publish beside these artifacts, in the form of each project, by URL."""
+    digests: dict[str, bytes] = {}
+    for request in (request for step in evaluated for request in step.requests.values()):
+        form = find_digest_form(request.published)
+        if form and request.digest:
+            sha256 = hashlib.sha256(artifacts[request.url]).hexdigest()
+            line = f"  {request.url.rpartition('/')[2]}" if form.form == "line" else ""
+            # Several files may share one list.
+            digests[request.digest.url] = digests.get(request.digest.url, b"") + f"{sha256}{line}\n".encode()
+    return digests
 
 
 def find_unrecorded(evaluated: Sequence[EvaluatedStep]) -> list[Problem]:

@@ -8,7 +8,7 @@ from imagegen import loading, pipeline
 from imagegen.documents.compose import leading_path
 from imagegen.documents.yaml import dotted
 from imagegen.errors import RefusedError
-from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts
+from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts, make_digests
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.sandbox import SandboxSetup
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner, find_names
@@ -111,14 +111,13 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
     prepared = pipeline.prepare_target(loaded, target)
     images = prepared.images
     signer = StandInSigner(prepared.signatures) if prepared.signatures else None
+    artifacts = make_artifacts(prepared.steps, signer.sign if signer else None)
     crls = prepared.trust_sources.crl_urls if signer else ()
     return SandboxSetup(
         cloud=spec.provider,
         release=config.windows.release,
-        artifacts={
-            **make_artifacts(prepared.steps, signer.sign if signer else None),
-            **{url: signer.revocation_lists for url in crls if signer},
-        },
+        artifacts={**artifacts, **{url: signer.revocation_lists for url in crls if signer}},
+        digests=make_digests(prepared.steps, artifacts),
         tree=tree,
         cloud_options=cloud.options(spec.settings, folder),
         user_data=cloud.user_data,

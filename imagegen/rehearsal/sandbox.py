@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from imagegen.artifacts.cache import FOLDER_VARIABLE
 from imagegen.artifacts.registry_credentials import read_credentials
 from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.authenticode.certificates import read_certificate, read_pem
@@ -68,6 +69,8 @@ class SandboxSetup:
     """The container images that registries have, by their whole names."""
     mirrors: Sequence[str] = ()
     """The URLs of the mirrors of registries."""
+    digests: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """The documents with the digests that are published beside the artifacts, by URL."""
     accounts: Sequence[str] = ()
     """The accounts that the config expects in its base image."""
     registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
@@ -97,7 +100,7 @@ class Sandbox:
         self._closing = contextlib.ExitStack()
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
-        artifacts = ArtifactServer(setup.artifacts)
+        artifacts = ArtifactServer(setup.artifacts, digests=setup.digests)
         self._credentials = read_credentials(setup.registry_credentials, setup.registry_variables)
         registries = Registries(setup.images, setup.mirrors, beside=artifacts, credentials=self._credentials)
         self.network = Network(
@@ -122,7 +125,9 @@ class Sandbox:
 
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
         """The environment of a child process in this sandbox."""
-        environ = {**self.network.child_environ(parent), **self._setup.registry_variables}
+        # Otherwise the user's cache would have stand-ins under the URLs of real artifacts.
+        downloads = {FOLDER_VARIABLE: str(self._scratch.absolute() / "downloads")}
+        environ = {**self.network.child_environ(parent), **self._setup.registry_variables, **downloads}
         if self._setup.signing_roots:
             file = self._scratch / "signing-roots.pem"
             file.write_bytes(self._setup.signing_roots)

@@ -1,5 +1,5 @@
-# The engine imports it with -Global, so that the script blocks of the kinds find its functions wherever they run. Other scripts of a build
-# import it from the unpacked bundle, to which only SYSTEM and Administrators have access: the engine has verified its bytes.
+# The engine imports it with -Global, so that the script blocks of the kinds find its functions wherever they run. Scripts of a build import it from the unpacked
+# bundle, whose bytes start.ps1 has verified, and scripts on a node from beside them: only SYSTEM and Administrators have access to both folders.
 Set-StrictMode -Version Latest; $ErrorActionPreference, $ProgressPreference = 'Stop', 'SilentlyContinue'
 
 # Explicitly the 64-bit view: a 32-bit host would otherwise read another registry.
@@ -297,7 +297,7 @@ function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File,
     try {
         # Without a trigger it runs only when it is started here.
         Register-SystemTask -Name $Name -LimitSeconds $TimeoutSeconds -Program (Get-SystemTool -Name 'WindowsPowerShell\v1.0\powershell.exe') -Arguments $line
-        Start-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction Stop
+        $null = Start-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction Stop
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while (-not [System.IO.File]::Exists($Answer)) {
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "the task $Name did not finish within $TimeoutSeconds s" }
@@ -312,7 +312,7 @@ function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File,
     }
     finally {
         # One that was never registered cannot be removed. Unregister-ScheduledTask would fail if any task of the machine is malformed.
-        Stop-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction SilentlyContinue
+        $null = Stop-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction SilentlyContinue
         $null = Invoke-Native -FilePath (Get-SystemTool -Name 'schtasks.exe') -ArgumentList '/Delete', '/TN', "\$Name", '/F' -GoodExitCode 0, 1
     }
 }

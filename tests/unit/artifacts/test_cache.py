@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.cache import Cache, UrlRecord, size_limit
+from imagegen.artifacts.cache import Cache, UrlRecord, find_folder, size_limit
 from imagegen.artifacts.download import Fetched, Version
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.files import holding
@@ -254,6 +254,13 @@ def test_other_files_in_its_folder_are_left_alone(world: World) -> None:
 def test_the_limit(value: str, limit: int) -> None:
     assert size_limit({"IMAGEGEN_CACHE_GB": value}) == limit
     assert size_limit({}) == 20 * 2**30
+
+
+def test_its_folder(tmp_path: Path) -> None:
+    assert find_folder({}, tmp_path) == find_folder({"IMAGEGEN_CACHE_DIR": ""}, tmp_path) == tmp_path
+    assert str(find_folder({"IMAGEGEN_CACHE_DIR": "/x/y"}, tmp_path)) == "/x/y"
+    with pytest.raises(ConfigError, match="IMAGEGEN_CACHE_DIR is 'x/y', which is not an absolute path"):
+        find_folder({"IMAGEGEN_CACHE_DIR": "x/y"}, tmp_path)
 
 
 @pytest.mark.parametrize("value", ["-1", "1.5", "5GB", "1" * 7, "\n"])

@@ -139,6 +139,7 @@ def test_a_huge_program_is_not_looked_into(look: Look, monkeypatch: pytest.Monke
         (zipped({"a.exe": b"MZ", "A.EXE": b"MZ"}), "a name that another member has"),
         (zipped({"x": b"x" * 5000})[:60], "artifact cannot be read as an archive"),
     ],
+    ids=["outside", "a device", "one name twice", "cut off"],
 )
 def test_a_hostile_archive_is_refused_as_in_a_lock(look: Look, data: bytes, says: str) -> None:
     with pytest.raises(ImagegenError) as raised:

@@ -147,11 +147,21 @@ def test_one_program_without_a_signature_leaves_no_signer(tmp_path: Path) -> Non
     assert "      # no signer: bin/ctr.exe: unsigned" in inspection_lines(found, make_overrides(found, "x.zip", URL))
 
 
-def test_many_other_files_are_cut_and_hostile_names_refused(tmp_path: Path) -> None:
+def test_many_files_are_cut(tmp_path: Path) -> None:
     found = look(tmp_path, zipped({f"docs/{number}.txt": b"x" for number in range(30)}))
     lines = list(inspection_lines(found, {}))
     assert "  and 10 more: --format json lists them all" in lines
     assert len([line for line in lines if ".txt" in line]) == 20
+    found = look(tmp_path, zipped({f"{number}.cmd": b"x" for number in range(101)}))
+    assert "and 1 more program: --format json lists them all" in inspection_lines(found, {})
+
+
+def test_an_archive_in_an_archive_is_told(tmp_path: Path) -> None:
+    found = look(tmp_path, zipped({"inner.zip": zipped({"kubelet.exe": VERSIONED}), "page": b"<html>"}))
+    assert [line.partition("  inner.zip")[2] for line in inspection_lines(found, {}) if "inner.zip" in line] == [
+        "  (a .zip archive, which imagegen does not open)"
+    ]
+    assert any(line.endswith("  page  (a web page)") for line in inspection_lines(found, {}))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from typing import IO, TYPE_CHECKING, Any
@@ -176,7 +177,8 @@ def test_check_without_a_lock_lists_everything(web: Web, lock: LockCommand, tmp_
 def test_upgrade_moves_base_images_and_own_urls(web: Web, lock: LockCommand, tmp_path: Path) -> None:
     lock(*OWN)
     web.day = "2026.12.09"
-    web.files[OWN_URL] = web.files[next(url for url in web.files if "containerd" in url)]
+    # The same archive, packed at another time.
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
     code, out, _ = lock(*OWN, "--upgrade")
     assert code == 0
     assert [line.partition(":")[0] for line in out.splitlines()] == ["base image for aws", "crictl"]
@@ -187,7 +189,8 @@ def test_upgrade_moves_base_images_and_own_urls(web: Web, lock: LockCommand, tmp
 def test_upgrade_of_a_name_moves_only_this(web: Web, lock: LockCommand) -> None:
     lock(*OWN)
     web.day = "2026.12.09"
-    web.files[OWN_URL] = web.files[next(url for url in web.files if "containerd" in url)]
+    # The same archive, packed at another time.
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
     web.asked.clear()
     code, out, _ = lock(*OWN, "--upgrade", "aws", "--format", "json")
     assert code == 0
@@ -236,6 +239,17 @@ def test_quarantine_looks_at_locks_that_were_made_without_it(lock: LockCommand, 
         code, _, err = lock(*words)
         assert code == 5
         assert "kubelet: https://dl.k8s.io" in err
+
+
+def test_check_is_about_drift_and_not_about_age(web: Web, lock: LockCommand) -> None:
+    lock(*OWN)
+    web.modified = "Sat, 31 Oct 2099 12:00:00 GMT"
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
+    days = ("--set", "artifacts.quarantine_days=7")
+    code, out, _ = lock(*OWN, *days, "--check")
+    assert (code, out.startswith("crictl: sha256 ")) == (4, True)
+    code, _, err = lock(*OWN, *days, "--upgrade")
+    assert (code, f"crictl: {OWN_URL} was published on 2099-10-31" in err) == (5, True)
 
 
 def test_frozen_names_what_is_missing_and_the_command(web: Web, lock: LockCommand, run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from imagegen.artifacts.request import ArtifactRequest, PublishedDigest
 from imagegen.catalog.facts import table
-from imagegen.plan.publishing import with_publishing
+from imagegen.plan.download_policy import with_publishing
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import pipeline
+from imagegen.errors import ConfigError
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.machine import run_entry, stock_windows
@@ -213,6 +214,52 @@ def _decision(loaded: Loaded, served: Mapping[str, bytes]) -> tuple[Decision, di
     lock = make_test_lock(loaded, "aws")
     artifacts = {name: locked(item, bytes_at[item.url]) for name, item in artifact_requests(target.steps).items()}
     return pipeline.decide(target, lock.model_copy(update={"artifacts": artifacts})), bytes_at
+
+
+@pytest.mark.parametrize(
+    ("layout", "says"),
+    [
+        (
+            one("a", "kubelet_url", zipped({"a/kubelet.exe": b"MZ 1", "b/kubelet.exe": b"MZ 2"}), {}),
+            (
+                "the archive kubelet has different files with the name kubelet.exe",
+                "a/kubelet.exe, b/kubelet.exe",
+                "artifact",
+            ),
+        ),
+        (
+            one("a", "kubelet_url", zipped(programs("", "kubeadm")), {}),
+            ("the archive kubelet does not have kubelet.exe", "it has kubeadm.exe", "artifact"),
+        ),
+        (
+            one("a", "kubelet_url", zipped(programs("v[1]/", "kubelet")), {}),
+            (
+                "the archive kubelet has 'v[1]/kubelet.exe', a path that the machine cannot take from an archive",
+                "pack it again, in folders with names of letters, digits, spaces, dots, dashes and underscores",
+                "artifact",
+            ),
+        ),
+        (
+            one("a", "containerd_url", zipped(programs("bin/", "containerd", "ctr")), {}),
+            (
+                "the archive containerd does not have containerd-shim-runhcs-v1.exe",
+                "it has bin/containerd.exe, bin/ctr.exe",
+                "expect",
+            ),
+        ),
+        (
+            one("a", "nssm_url", zipped({"a/nssm.exe": b"MZ 1", "b/nssm.exe": b"MZ 2"}), {}),
+            ("the archive nssm has different files with the name nssm.exe", "a/nssm.exe, b/nssm.exe", "member"),
+        ),
+    ],
+)
+def test_a_lock_with_another_layout_is_refused_by_the_plan(layout: Layout, says: tuple[str, str, str]) -> None:
+    """A lock of an older version may have such an archive: nobody looked for the programs."""
+    sets = (*layout.sets, *(["kubernetes.service_manager=nssm"] if says[2] == "member" else []))
+    with pytest.raises(ConfigError) as raised:
+        _decision(load_today(CONFIG, *sets), layout.served)
+    (problem,) = raised.value.problems
+    assert (problem.message, problem.hint, problem.path.rpartition(".")[2]) == says
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

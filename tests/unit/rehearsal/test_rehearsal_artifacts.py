@@ -16,7 +16,7 @@ import pytest
 from imagegen import loading, pipeline
 from imagegen.contents import ROLES, SHIPPED, Contents, StepRoot
 from imagegen.errors import ImagegenError
-from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.artifacts import make_artifacts, make_digests
 from imagegen.rehearsal.machine import run_entry, stock_windows
 from imagegen.rehearsal.machine.msi import read_msi
 from imagegen.rehearsal.releases import catalogued_releases
@@ -280,4 +280,20 @@ def test_a_program_of_the_config_is_a_program_whatever_its_url() -> None:
     program = "executables=[{path: 'C:\\tools\\agent.exe', url: 'https://artifacts.example.com/%s'}]"
     for url in ("download", "agent.zip", "agent.exe"):
         data = _stand_ins(load_today(CONFIG, program % url))[f"https://artifacts.example.com/{url}"]
-        assert data.startswith(b"PK") if url == "agent.zip" else f"a stand-in for {url}".encode() in data
+        assert data.startswith(b"PK" if url == "agent.zip" else b"MZ")
+        assert f"a stand-in for {'agent.exe' if url == 'agent.zip' else url}".encode() in data
+
+
+def test_digests_are_published_as_their_projects_do() -> None:
+    steps = pipeline.prepare_target(load_today(CONFIG), "aws").steps
+    artifacts = make_artifacts(steps)
+    digests = make_digests(steps, artifacts)
+    for request in (request for step in steps for request in step.requests.values()):
+        if request.digest is None:
+            assert not [url for url in digests if url.startswith(request.url)]
+            continue
+        sha256 = hashlib.sha256(artifacts[request.url]).hexdigest()
+        name = request.url.rpartition("/")[2]
+        alone = request.url.startswith(("https://dl.k8s.io/", "https://github.com/kubernetes-sigs/cri-tools/"))
+        assert digests[request.digest.url].decode() == (f"{sha256}\n" if alone else f"{sha256}  {name}\n")
+    assert len(digests) == 6

@@ -21,7 +21,8 @@ _DAY: Final = 86400
 def artifacts_list(form: str) -> None:
     """List the files in the cache: sha256, size, how long ago each was used, its URLs, and the last lock that used it.
 
-    The cache is the folder imagegen/artifacts below $XDG_CACHE_HOME or ~/.cache. IMAGEGEN_CACHE_GB is its largest size.
+    The cache is the folder imagegen/artifacts below $XDG_CACHE_HOME or ~/.cache, or that in IMAGEGEN_CACHE_DIR.
+    IMAGEGEN_CACHE_GB is its largest size, in GiB.
     """
     console = arguments.open_console(plain=False, quiet=False)
     files = open_cache(arguments.make_run_facts(()), console).files()
