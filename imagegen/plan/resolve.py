@@ -52,7 +52,6 @@ from imagegen.steps.model import Step
 if TYPE_CHECKING:
     from imagegen.artifacts.image_lookup import ImageRequest
     from imagegen.artifacts.request import ArtifactRequest
-    from imagegen.config.model import ImageConfig
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
 
