@@ -122,7 +122,7 @@ def _write_tree(plan: BuildPlan, tree: Path) -> None:
     aws = provider("aws")
     source = aws.source_values(plan)
     plugin = {"name": "amazon", "source": "github.com/hashicorp/amazon", "version": ">= 1.2.6"}
-    given = {"source": source, "plugin": plugin, "has_registry_credentials": False}
+    given = {"source": source, "plugin": plugin, "has_registry_credentials": False, "has_private_downloads": False}
     for name in ("plugins", "variables", "aws/source"):
         text = render_text((PACKER / f"{name}.pkr.hcl.j2").read_text(), given)
         (tree / f"{name.rpartition('/')[2]}.pkr.hcl").write_text(text)

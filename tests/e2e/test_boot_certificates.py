@@ -14,7 +14,7 @@ import pytest
 from imagegen.catalog.facts import table
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
-from imagegen.rehearsal.machine.certificates import MY
+from imagegen.rehearsal.machine.certificates import MY, ROOT
 from tests.certificates_support import given, make
 from tests.conftest import REPOSITORY, load_today
 from tests.e2e.boot_support import change_text, make_image
@@ -33,6 +33,7 @@ _BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 _CONF = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\cloudbase-init.conf"
 # The store that cloudbase-init makes for the certificate for which Azure encrypts.
 _OF_AGENT = r"LocalMachine\Windows Azure Environment"
+_STOCK_ROOTS = frozenset(row["thumbprint"] for row in table("roots")["stock"].values())
 _PLUGIN = "cloudbaseinit.plugins.windows.certificates.ServerCertificatesPlugin"
 # What agents of others may do with the same calls. Each is asked once.
 _OWN_PLUGIN = """\
@@ -71,9 +72,10 @@ def _boot(image: Image, runner: Runner, *certificates: GivenCertificate) -> Boot
 
 
 def _list(booted: Boot) -> dict[str, frozenset[str]]:
-    """The thumbprints in each certificate store of the node."""
+    """The thumbprints in each certificate store of the node, without the roots that every Windows has."""
     stores = booted.machine.certificates
-    return {store: stores.thumbprints(store) for store in stores}
+    found = {store: stores.thumbprints(store) - _STOCK_ROOTS for store in stores}
+    return {store: prints for store, prints in found.items() if prints or store != ROOT}
 
 
 def _boot_own(image: Image, folder: Path, statement: str, *certificates: GivenCertificate) -> Boot:
