@@ -15,7 +15,7 @@ IMAGEGEN := $(BIN)/imagegen
 # They are in the environment's folder, not in the source tree.
 PYTEST  := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/$(VENV)/pycache $(BIN)/pytest
 # All tests that compare with golden files.
-GOLDENS := tests/golden tests/attest tests/samples tests/errors tests/rules tests/doctor tests/unit/config/test_schema.py tests/unit/config/test_reference.py
+GOLDENS := tests/golden tests/signatures tests/attest tests/samples tests/errors tests/rules tests/doctor tests/unit/config/test_schema.py tests/unit/config/test_reference.py
 # The fast tests create many small files: use memory if the system has a folder for it.
 MEMORY  := $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 

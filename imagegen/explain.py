@@ -122,7 +122,7 @@ def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Va
 def _is_behind(path: str, item: EvaluatedStep) -> bool:
     """Whether a step reads a value, or gets an artifact from it."""
     meta = item.step.meta
-    replaced = {file.override for file in meta.artifacts.values()} - {None}
+    replaced = {name for file in meta.artifacts.values() for name in file.overrides}
     sections = [f"step_options.{item.step.name}", *(f"overrides.{name}" for name in replaced)]
     # An omitted section is one value: a step that reads a key of the section reads this value.
     return any(is_below(path, read) for read in (*meta.reads, *sections)) or any(

@@ -187,3 +187,45 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
             elif time.time() - status.st_mtime > _SURELY_ABANDONED_S:
                 # The run was killed while it made the folder.
                 shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def locking(file: Path) -> Iterator[None]:
+    """Keep other runs out of this block. `file` is made for it, and stays: its removal would be a race."""
+    with file.open("ab") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def holding(handle: IO[bytes], file: Path) -> Iterator[bool]:
+    """Keep `file` from `remove_unless_held` while the block runs. False if it is another file now, or none."""
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    try:
+        # It may have been removed or replaced before it was locked.
+        yield _is_at(handle, file)
+    finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def remove_unless_held(file: Path) -> bool:
+    """Remove the file, unless some run holds it. Whether it is gone."""
+    try:
+        with file.open("rb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(handle, file):
+                file.unlink()
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(handle: IO[bytes], file: Path) -> bool:
+    status = os.fstat(handle.fileno())
+    try:
+        found = file.lstat()
+    except FileNotFoundError:
+        return False
+    return (status.st_dev, status.st_ino) == (found.st_dev, found.st_ino)

@@ -54,3 +54,10 @@ def joined(lines: Iterable[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """A number with its noun: `1 base image`, `2 base images`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def shown_size(count: int) -> str:
+    """A number of bytes: `12 kB`, `3.4 MB`, `1.2 GB`."""
+    if count < 10**6:
+        return f"{count / 10**3:.0f} kB"
+    return f"{count / 10**6:.1f} MB" if count < 10**9 else f"{count / 10**9:.1f} GB"

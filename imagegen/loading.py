@@ -8,10 +8,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
@@ -27,8 +26,12 @@ from imagegen.steps.model import Step, check_folders, with_own_steps
 from imagegen.steps.model import load_steps as load_steps_of
 
 if TYPE_CHECKING:
+    from imagegen.documents.own_files import GivenCertificate, OwnFile
     from imagegen.documents.yaml import Document
     from imagegen.steps.evaluate import EvaluatedStep
+
+# Lists of revoked certificates are the largest files that a config names.
+_LIMIT_TRUST_BYTES: Final = 64 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,20 +84,24 @@ def load(request: ConfigRequest) -> Loaded:
     config, problems, contents = read.config, list(read.problems), own(read.document)
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
     files, unreadable = read_own_files(read.document, config.own_files() if config else {})
-    problems += unreadable
-    specs = settle_targets(config, read.document, files) if config else {}
+    trusted, also_unreadable = read_own_files(
+        read.document, config.trust_files() if config else {}, limit=_LIMIT_TRUST_BYTES
+    )
+    files |= trusted
+    problems += [*unreadable, *also_unreadable]
+    roots, unusable = _read_roots(read.document, files) if config and config.windows.trusted_roots else ((), [])
+    problems += unusable
+    specs = settle_targets(config, read.document, files, roots) if config else {}
     if config is not None:
-        steps = functools.cache(functools.partial(load_steps, contents))
+        policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
-        if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
-            # Only this rule evaluates the steps: Jinja and the resources take a tenth of the time of `validate`.
-            from imagegen.plan.context import evaluate_steps, refused_hosts, refused_registries
+        has_policy = policy.allowed_hosts or policy.denied_hosts or policy.signatures
+        if has_policy and not any(problem.severity == ERROR for problem in problems):
+            # Only these rules evaluate the steps: Jinja and the resources take a tenth of the time of `validate`.
+            from imagegen.plan.context import evaluate_steps
 
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
-            problems += refused_hosts(config, itertools.chain(*evaluated.values()), read.document)
-            # Every target has the same images.
-            first = next(iter(specs))
-            problems += refused_registries(specs[first], evaluated[first])
+            problems += _find_refused_downloads(config, specs, evaluated, read.document)
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         others = len(problems) - errors
@@ -112,10 +119,37 @@ def load(request: ConfigRequest) -> Loaded:
     )
 
 
+def _read_roots(document: Document, files: Mapping[str, OwnFile]) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+    # Few configs have roots, and the library that reads certificates is slow to import.
+    from imagegen.certificates import read_roots
+
+    return read_roots(document, files)
+
+
+def _find_refused_downloads(
+    config: ImageConfig,
+    specs: Mapping[str, Spec],
+    evaluated: Mapping[str, tuple[EvaluatedStep, ...]],
+    document: Document,
+) -> Iterator[Problem]:
+    """What the policy for downloads refuses of all that the steps download."""
+    from imagegen.plan.context import artifact_requests, image_requests
+    from imagegen.plan.download_policy import refused_hosts, refused_registries
+    from imagegen.plan.signatures import signature_requests, unsigned_downloads
+
+    requests = (request for one in evaluated.values() for request in artifact_requests(one).values())
+    yield from refused_hosts(config, requests, document)
+    # Every target has the same images.
+    first = next(iter(specs))
+    yield from refused_registries(config, image_requests(evaluated[first], specs[first]), document)
+    signed = (request for one in evaluated.values() for request in signature_requests(config, one).values())
+    yield from unsigned_downloads(signed, document)
+
+
 def override_names(contents: Contents = SHIPPED) -> list[str]:
     """The names of all overrides of the steps."""
     artifacts = (meta for step in load_steps(contents).values() for meta in step.meta.artifacts.values())
-    return sorted({meta.override for meta in artifacts if meta.override})
+    return sorted({name for meta in artifacts for name in meta.overrides})
 
 
 def find_targets(loaded: Loaded, name: str | None) -> list[str]:

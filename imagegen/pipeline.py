@@ -10,29 +10,30 @@ import dataclasses
 import datetime
 import functools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import imagegen
+from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
 from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.lock import Lock, lock_bytes, lock_sha256, read_lock
-from imagegen.artifacts.lookup import find_unlocked_images, lock_artifacts, lock_images
-from imagegen.artifacts.registry import ask_over_https
+from imagegen.artifacts.lock import Lock, lock_sha256
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.artifacts.signature_request import SignatureRequest, TrustSources
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
 from imagegen.build.toolchain import Toolchain
-from imagegen.build.tools import cache_folder, find_tools
+from imagegen.build.tools import find_tools
 from imagegen.canonical import digest
 from imagegen.console import Console
 from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
-from imagegen.errors import BuildError, ConfigError, PublishError, errors_of
-from imagegen.files import write_file, write_tree
+from imagegen.errors import BuildError, PublishError, errors_of
+from imagegen.files import write_tree
+from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
-from imagegen.lines import counted
 from imagegen.loading import Loaded, reject_unimplemented
+from imagegen.locking import look_up, read_lock_for, verify_frozen, verify_signatures
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     FinishedBuild,
@@ -45,14 +46,18 @@ from imagegen.manifest.record import (
     record_artifacts,
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
-from imagegen.plan.model import BuildPlan
+from imagegen.plan.download_policy import download_credentials, host_policy
+from imagegen.plan.model import BuildPlan, PlannedSignature
 from imagegen.plan.release_record import with_release_record
-from imagegen.plan.resolve import Decision, find_missing, resolve
+from imagegen.plan.resolve import Decision, resolve
+from imagegen.plan.signatures import signature_requests, trust_sources
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
-from imagegen.render import CREDENTIALS_VARIABLE, render
+from imagegen.providers.storage import Sign, storages
+from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
+from imagegen.signing.listing import Sources
 from imagegen.steps.evaluate import EvaluatedStep
 
 
@@ -73,18 +78,62 @@ class PreparedTarget:
         """The container images that it puts on the machine, by their whole names."""
         return image_requests(self.steps, self.spec)
 
+    @functools.cached_property
+    def signatures(self) -> Mapping[str, SignatureRequest]:
+        """What must be signed in its artifacts, by their names."""
+        return signature_requests(self.spec.config, self.steps)
+
+    @property
+    def trust_sources(self) -> TrustSources:
+        """Where the roots of signatures come from, and what is revoked."""
+        return trust_sources(self.spec)
+
     @property
     def cloud(self) -> Provider:
         return provider(self.spec.provider)
+
+    @property
+    def hosts(self) -> HostPolicy:
+        """The hosts from which imagegen may download. All targets of a config have the same."""
+        return host_policy(self.spec.config)
+
+    @property
+    def mirror_url(self) -> str | None:
+        """The mirror of the config."""
+        return self.spec.config.artifacts.mirror
 
     @property
     def credential_variables(self) -> dict[str, dict[str, str]]:
         """For each registry the names of the environment variables with its credentials."""
         return credential_variables(self.spec.config)
 
+    @property
+    def quarantine_days(self) -> int:
+        """For how many days a new artifact is refused. All targets of a config have the same."""
+        return self.spec.config.artifacts.quarantine_days
+
     def registry_credentials(self, run: RunFacts) -> dict[str, str]:
         """The credentials of its registries. A variable that is not set is an error with its name."""
         return read_credentials(self.credential_variables, run.environ)
+
+    @property
+    def download_credentials(self) -> Ways:
+        """For each host with private artifacts the way to sign in."""
+        return download_credentials(self.spec.config)
+
+    def private_hosts(self, run: RunFacts) -> PrivateHosts:
+        """The hosts whose files need credentials. Its check finds variables that are not set."""
+        return find_private_hosts(self.download_credentials, run)
+
+
+def find_private_hosts(ways: Ways, run: RunFacts) -> PrivateHosts:
+    """The hosts whose files need credentials: those of the environment, or those of a cloud."""
+
+    @functools.cache
+    def signer(cloud: str) -> Sign:
+        return storages()[cloud].signer(run)
+
+    return PrivateHosts(ways, run.environ, lambda cloud, urls, valid_s: signer(cloud)(urls, valid_s))
 
 
 def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
@@ -94,58 +143,23 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
 
 
-def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
-    """Read the lock. If it is missing or incomplete, the error names the command that writes it."""
-    lock = read_lock(file, {target.name: target.cloud.base_form})
-    missing = find_missing(target.spec, lock, target.steps, target.cloud)
-    if lock is None or missing:
-        what = f"there is no lock {file}" if lock is None else f"{file} has no entry for {', '.join(missing)}"
-        raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
-    return lock
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """What imagegen brings for a target: the engine's files, the scripts by their paths, and the tree's templates."""
+
+    guest: Mapping[str, bytes]
+    scripts: Mapping[str, bytes]
+    helpers: Mapping[str, bytes]
+    """Scripts that no image has seen."""
+    templates: Mapping[str, str]
+
+    def to_sign(self, cloud: Provider) -> Sources:
+        """The scripts of which an operator can sign copies."""
+        return Sources(self.guest, {**self.scripts, **self.helpers}, cloud.boot_files)
 
 
-def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: RunFacts, console: Console) -> Lock:
-    """Complete the lock. Only missing entries are looked up; `refresh` looks up all of them."""
-    old = read_lock(file, {target.name: target.cloud.base_form for target in targets})
-    images_asked = {name: request for target in targets for name, request in target.images.items()}
-    # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
-    asking = targets if find_unlocked_images(images_asked, old, refresh=refresh) else ()
-    credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
-    bases = dict(old.base_images) if old else {}
-    requests = {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
-    for target in targets:
-        name, settings = target.name, target.spec.settings
-        request = target.cloud.base_request(settings, target.spec.offered_image)
-        if refresh or name not in bases or bases[name].request != request:
-            with console.task(f"looking up the base image for {name}", None), errors_of(target.spec):
-                bases[name] = target.cloud.look_up_base(settings, request, run)
-    artifacts = lock_artifacts(
-        requests,
-        old,
-        refresh=refresh,
-        environ=run.environ,
-        cache=cache_folder(run.environ) / "artifacts",
-        console=console,
-    )
-    images = lock_images(
-        images_asked,
-        old,
-        ask_over_https(run.environ, console),
-        refresh=refresh,
-        console=console,
-        credentials=credentials,
-    )
-    lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
-    if lock != old:
-        write_file(file, lock_bytes(lock))
-        pulled = f", {counted(len(images), 'container image')}" if images else ""
-        what = f"{counted(len(artifacts), 'artifact')}{pulled} and {counted(len(bases), 'base image')}"
-        console.say(f"locked {what} in {file}")
-    return lock
-
-
-def decide(target: PreparedTarget, lock: Lock) -> Decision:
-    """The plan, and the contents of the files that it names."""
+def read_shipped(target: PreparedTarget) -> Shipped:
+    """Read what the packages of imagegen and of the provider have for a target."""
     packer, cloud = target.loaded.contents.packer, target.spec.provider
     shipped, guest = packer / cloud, read_folder(packer / "guest")
     # The templates and scripts of a provider may be inside its own package.
@@ -156,8 +170,37 @@ def decide(target: PreparedTarget, lock: Lock) -> Decision:
     scripts["start.ps1"] = guest.pop("start.ps1")
     helpers = {name: guest.pop(name) for name in ("logs.ps1",)}
     templates = {path: text.decode() for path, text in {**read_folder(packer, "*.j2"), **sources}.items()}
-    decision = resolve(target.spec, lock, target.steps, guest, scripts, templates)
-    return dataclasses.replace(with_release_record(decision), helpers=helpers)
+    return Shipped(guest, scripts, helpers, templates)
+
+
+def decide(target: PreparedTarget, lock: Lock) -> Decision:
+    """The plan, and the contents of the files that it names."""
+    shipped, spec, steps = read_shipped(target), target.spec, target.steps
+    signatures: Mapping[str, PlannedSignature] = {}
+    if spec.facts.all_signed:
+        # The libraries that read signatures are slow to import.
+        from imagegen.signing.own import sign_scripts
+
+        signed = sign_scripts(
+            spec, target.loaded.steps, shipped.to_sign(target.cloud), sign_advice(target.loaded.file, target.name)
+        )
+        spec, steps, signatures = signed.spec, signed.steps, signed.signatures
+        shipped = dataclasses.replace(
+            shipped,
+            guest=signed.take(shipped.guest),
+            scripts=signed.take(shipped.scripts),
+            helpers=signed.take(shipped.helpers),
+        )
+    decision = resolve(spec, lock, steps, shipped.guest, shipped.scripts, shipped.templates)
+    build = dataclasses.replace(decision.plan.build, signatures={**decision.plan.build.signatures, **signatures})
+    plan = dataclasses.replace(decision.plan, build=build)
+    return with_release_record(dataclasses.replace(decision, plan=plan, helpers=shipped.helpers))
+
+
+def sign_advice(config: Path, target: str) -> str:
+    """What to do about scripts that are not signed."""
+    command = f"imagegen sign-list {shlex.quote(str(config))} --target {shlex.quote(target)} --out DIR"
+    return f"run `{command}`, sign the files in DIR, and move them there"
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
@@ -203,6 +246,20 @@ def plan_image(target: PreparedTarget, lock: Lock, lock_file: Path, decision: De
     )
 
 
+def _builder_secrets(plan: BuildPlan, run: RunFacts) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Packer's variables with secrets for the builder, and every text of them that no output may have."""
+    registries = read_credentials(plan.build.registry_credentials, run.environ)
+    urls = plan.build.private_downloads
+    made = find_private_hosts(plan.build.download_credentials, run).lasting(urls.values(), plan.downloads_s)
+    variables = {
+        CREDENTIALS_VARIABLE: builder_variable(registries, for_docker="docker" in plan.image.versions),
+        DOWNLOADS_VARIABLE: encode_addresses({name: made[url] for name, url in urls.items()}),
+    }
+    # The tree declares only the variables that it uses.
+    texts = (*secret_forms(registries), *address_texts(made.values()))
+    return {name: value for name, value in variables.items() if value}, texts
+
+
 def build(
     image: PlannedImage, tools: Toolchain, run: RunFacts, console: Console, on_error: OnError | None = None
 ) -> CloudImage:
@@ -211,21 +268,19 @@ def build(
     variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
     if cloud.build_variables:
         variables |= cloud.build_variables(plan, run)
-    credentials = read_credentials(plan.build.registry_credentials, run.environ)
-    if credentials:
-        for_docker = "docker" in plan.image.versions
-        variables[CREDENTIALS_VARIABLE] = builder_variable(credentials, for_docker=for_docker)
 
     def attempt(size: str) -> str:
+        # For each attempt, because signed addresses are valid for the time of one build.
+        secrets, hidden = _builder_secrets(plan, run)
         with show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display:
             return build_tree(
                 *(tools, folder.tree),
                 environ=run.environ,
-                variables={**variables, "builder_size": size},
+                variables={**variables, **secrets, "builder_size": size},
                 log=folder.log,
                 display=display,
                 timeout_s=plan.build.longest_s,
-                cloud=dataclasses.replace(_cloud_side(plan), secret_texts=secret_forms(credentials)),
+                cloud=dataclasses.replace(_cloud_side(plan), secret_texts=hidden),
                 on_error=on_error or OnError(),
             )
 
@@ -275,12 +330,17 @@ def build_and_publish(
     rebuild: bool,
     with_publish: bool,
     on_error: OnError | None = None,
+    frozen: bool = False,
 ) -> ImageManifest:
-    """Run the whole pipeline. An existing image with the same identity is not built again or published twice."""
+    """Run the whole pipeline. An existing image with the same identity is not built again or published twice.
+
+    With `frozen`, the lock must be complete."""
     # Before the first request to the cloud: without the variables no build of this config can end well.
     target.registry_credentials(run)
+    target.private_hosts(run).check()
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    lock = look_up([target], lock_file, refresh=False, run=run, console=console)
+    lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
+    verify_signatures(target, lock, lock_file, run=run, console=console)
     decision = decide(target, lock)
     image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder

@@ -89,11 +89,10 @@ START_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
 # In the engine's folder, which is closed to Users. start.ps1 deletes it at once.
-CREDENTIALS_PATH = "C:/ProgramData/imagegen/registries.ps1"
-# The HCL variable of variables.pkr.hcl.j2. imagegen hides the values of variables whose names end like this.
+CREDENTIALS_PATH = "C:/ProgramData/imagegen/credentials.ps1"
+# The HCL variables of variables.pkr.hcl.j2. imagegen hides the values of variables whose names end like this.
 CREDENTIALS_VARIABLE = "registry_secret"
-
-_POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
+DOWNLOADS_VARIABLE = "download_secret"
 
 
 def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
@@ -111,11 +110,12 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
                 "name": phase.name,
                 "restart": phase.restart,
                 "steps": list(dict.fromkeys(step.name for step in phase.steps)),
-                "signs_in": _signs_in(plan, phase),
+                "credentials": _credentials(plan, phase),
             }
             for phase in plan.image.phases
         ],
         "has_registry_credentials": bool(plan.build.registry_credentials),
+        "has_private_downloads": bool(plan.downloading_phases),
         "credentials_path": CREDENTIALS_PATH,
         "begins_with_restart": any(
             resource.kind == "update" for phase in plan.image.phases for resource in phase.resources()
@@ -147,6 +147,12 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     return dict(sorted(tree.items()))
 
 
+def _credentials(plan: BuildPlan, phase: Phase) -> list[str]:
+    """Which credentials a phase needs: those of registries, and those of private artifacts."""
+    needed = {"registries": _signs_in(plan, phase), "downloads": phase.name in plan.downloading_phases}
+    return [name for name, is_needed in needed.items() if is_needed]
+
+
 def _signs_in(plan: BuildPlan, phase: Phase) -> bool:
     """Whether the phase pulls images of registries that need credentials."""
     pulled = (str(resource.fields["reference"]) for resource in phase.resources() if resource.fields.get("reference"))
@@ -166,18 +172,21 @@ def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:
 
 
 def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, object]:
+    # A policy of the machine decides over the option. Without it, Windows Server's own policy runs the first script.
+    policy = "" if plan.build.all_signed else "-ExecutionPolicy Bypass "
+    powershell = f"powershell.exe -NoProfile -NonInteractive {policy}-File"
     pins = f"-Bundle {BUNDLE_PATH} -BundleSha256 {bundle_sha256} -PlanSha256 {plan_sha256}"
     return {
         "bundle_path": BUNDLE_PATH,
         "report_path": REPORT_PATH,
         "start_path": START_PATH,
         "generalise_path": GENERALISE_PATH,
-        "generalise": f"{_POWERSHELL} {GENERALISE_PATH}",
+        "generalise": f"{powershell} {GENERALISE_PATH}",
         "logs_path": LOGS_PATH,
-        "logs": f"{_POWERSHELL} {LOGS_PATH}",
+        "logs": f"{powershell} {LOGS_PATH}",
         "phases": {
             phase.name: {
-                "command": f"{_POWERSHELL} {START_PATH} -Phase {phase.name} {pins}",
+                "command": f"{powershell} {START_PATH} -Phase {phase.name} {pins}",
                 "timeout": f"{plan.build.phase_timeouts_s[phase.name]}s",
             }
             for phase in plan.image.phases

@@ -131,10 +131,10 @@ subprocess.Popen.__init__ = _guarded_popen  # type: ignore[method-assign]  # tha
 def locked(request: ArtifactRequest, data: bytes) -> LockedArtifact:
     """What a lock says about these bytes; computed from them."""
     members: dict[str, str] | None = None
-    if request.form == "archive" and data.startswith(b"PK"):
+    if request.may_be_archive and data.startswith(b"PK"):
         with zipfile.ZipFile(BytesIO(data)) as archive:
             members = {item.filename: _sha256(archive.read(item)) for item in archive.infolist() if not item.is_dir()}
-    elif request.form == "archive":
+    elif request.may_be_archive and tarfile.is_tarfile(BytesIO(data)):
         with tarfile.open(fileobj=BytesIO(data)) as archive:
             read = {item.name: archive.extractfile(item) for item in archive.getmembers() if item.isfile()}
             # As imagegen names them: tar writes ./ before each if it packs a whole folder.

@@ -44,6 +44,10 @@ _INVALID_NAME = re.compile(
     r"|(conin\$|conout\$|con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]) *(\..*)?",
     re.DOTALL | re.IGNORECASE,
 )
+_BACKSLASH_HINT: Final = (
+    "Compress-Archive of Windows PowerShell writes them: pack the files with PowerShell 7, or with "
+    "`tar.exe -a -c -f FILE.zip FOLDER`"
+)
 # The archive's own root, which many archives list as a folder.
 _ROOT = ("", ".")
 
@@ -73,6 +77,8 @@ _EXPECTED: Final = {
     "package": "an MSI package",
     "file": "the file itself",
 }
+# Their first bytes are those of a program.
+_BINARIES: Final = (".exe", ".dll", ".sys")
 
 
 def find_type(start: bytes) -> FileType:
@@ -86,27 +92,44 @@ def find_type(start: bytes) -> FileType:
 
 
 def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
-    """Return the format of an archive or a tarball. A file that the plan cannot use is an error."""
+    """Return the format of an archive or a tarball that is opened. A file that the plan cannot use is an error."""
     with file.open("rb") as stream:
         start = stream.read(1024)
     kind = find_type(start)
     archive = kind if kind in _ARCHIVES else None
-    is_usable = {
-        "archive": archive is not None,
-        "image": archive in ("tar", "tar.gz"),
-        "package": kind == "msi",
-        "file": kind != "web page",
-    }
-    if not is_usable[request.form]:
+    if not _is_usable(request, kind):
         advice = "check what the URL leads to"
         if kind == "web page":
             advice = "a login page or a web filter answered: open the URL in a browser"
         found = NAMES.get(kind, f"a file that begins with {start[:24].decode('latin-1')!a}")
         raise VerificationError(
-            f"{request.name}: {shown_url(request.url)} is {found}, not {_EXPECTED[request.form]}",
+            f"{request.name}: {shown_url(request.url)} is {found}, {_expected(request)}",
             hint=f"{advice}, or set {request.key} to the URL of the file",
         )
-    return archive if request.form in ("archive", "image") else None
+    return archive if request.may_be_archive or request.form == "image" else None
+
+
+def _is_usable(request: ArtifactRequest, kind: FileType) -> bool:
+    is_archive = kind in _ARCHIVES
+    if request.form == "image":
+        return kind in ("tar", "tar.gz")
+    if request.form == "package":
+        return kind == "msi"
+    if is_archive or not request.may_be_plain:
+        return is_archive
+    # One file of an archive will do, or it was wanted from the start.
+    return kind == "program" if request.files[:1] and _is_binary(request.files[0].name) else kind != "web page"
+
+
+def _is_binary(path: str) -> bool:
+    return path.lower().endswith(_BINARIES)
+
+
+def _expected(request: ArtifactRequest) -> str:
+    if request.is_one_file:
+        return f"neither {request.files[0].name} nor {_EXPECTED['archive']} with it"
+    names = ", ".join(file.name for file in request.files)
+    return f"not {_EXPECTED[request.form]}{f' with {names}' if names else ''}"
 
 
 def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
@@ -154,6 +177,8 @@ class _Bounds:
         if self.count > LIMIT_MEMBERS:
             raise VerificationError(f"{self.archive} has more than {LIMIT_MEMBERS} members")
         path = re.sub(r"^(\./)+", "", name.removesuffix("/"))
+        if "\\" in path:
+            raise self.rejection(name, "a path with a backslash", _BACKSLASH_HINT)
         if _leads_out(path):
             raise self.rejection(name, "a path outside the folder it is unpacked into")
         if path not in _ROOT and not _has_valid_names(path):
@@ -173,8 +198,8 @@ class _Bounds:
         if self.size > LIMIT_BYTES:
             raise VerificationError(f"{self.archive} unpacks to more than {LIMIT_BYTES / 2**30:g} GiB")
 
-    def rejection(self, name: str, reason: str) -> VerificationError:
-        return VerificationError(f"{self.archive} holds {name!a}: {reason}")
+    def rejection(self, name: str, reason: str, hint: str = "") -> VerificationError:
+        return VerificationError(f"{self.archive} holds {name!a}: {reason}", hint=hint)
 
 
 @dataclasses.dataclass(frozen=True)

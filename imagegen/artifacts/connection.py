@@ -1,23 +1,29 @@
 """Makes HTTPS requests with the proxy and the certificate authorities of an environment.
 
-Touches the network. Follows redirects one by one, so that none of them leaves HTTPS. Retries nothing.
+Touches the network. Follows redirects one by one, so that none of them leaves HTTPS or the allowed hosts. Retries
+nothing.
 """
 
 import concurrent.futures
 import contextlib
+import socket
 import ssl
 import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import httpx
 
-from imagegen.artifacts.request import shown_url
+from imagegen.artifacts.request import host_of, shown_url
 from imagegen.errors import ConfigError
+from imagegen.hosts import ANY_HOST, HostPolicy
 
 CONNECT_TIMEOUT_S = 20.0
 READ_TIMEOUT_S = 60.0
+# For all headers together: a server that sends a byte a minute never runs into the timeout of one read.
+RESPONSE_TIMEOUT_S = 120.0
 REDIRECTS = 10
 # For files that are needed only if they arrive at once: for all of them, and for each step of a request.
 PROBE_S = 10.0
@@ -78,23 +84,24 @@ def get(
     *,
     environ: Mapping[str, str],
     trust: ssl.SSLContext,
+    hosts: HostPolicy = ANY_HOST,
     connect_s: float = CONNECT_TIMEOUT_S,
     read_s: float = READ_TIMEOUT_S,
     authorization: str = "",
 ) -> Iterator[httpx.Response]:
-    """The response after all redirects, its body not read yet. Credentials in the URL, and `authorization`, go to that
-    URL's host only."""
+    """The response after all redirects, its body not read yet. Credentials in the URL go to that URL only, and
+    `authorization` to its host. Each host must be one of `hosts`."""
     current = url
     for _ in range(REDIRECTS + 1):
-        proxy = proxy_for(_https_host(current, url), environ)
+        proxy = proxy_for(_https_host(current, url, hosts), environ)
         client = httpx.Client(
             verify=trust,
             proxy=proxy and httpx.Proxy(proxy, ssl_context=trust if proxy.startswith("https:") else None),
             trust_env=False,
             timeout=httpx.Timeout(read_s, connect=connect_s),
         )
-        secret = {"Authorization": authorization} if authorization and current == url else {}
-        with client, client.stream("GET", current, headers={**headers, **secret}) as response:
+        secret = {"Authorization": authorization} if authorization and host_of(current) == host_of(url) else {}
+        with client, _begun(client, current, {**headers, **secret}) as response:
             if not response.has_redirect_location:
                 yield response
                 return
@@ -106,6 +113,39 @@ def get(
     raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
 
 
+@contextlib.contextmanager
+def _begun(client: httpx.Client, url: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
+    """The response to one request. It must begin in time."""
+    connected: list[socket.socket] = []
+    late = threading.Event()
+
+    def trace(event: str, info: Mapping[str, Any]) -> None:
+        # TLS takes the connection over, in a socket of its own.
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            connected.append(info["return_value"].get_extra_info("socket"))
+
+    def end() -> None:
+        late.set()
+        for sock in connected:
+            # It may be closed already. This ends a read that waits, which closing the socket would not.
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(RESPONSE_TIMEOUT_S, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        with client.stream("GET", url, headers=headers, extensions={"trace": trace}) as response:
+            timer.cancel()
+            yield response
+    except httpx.TransportError as error:
+        if late.is_set():
+            raise httpx.ReadTimeout(f"no response within {RESPONSE_TIMEOUT_S:g} s") from error
+        raise
+    finally:
+        timer.cancel()
+
+
 def _parse_url(url: str) -> httpx.URL | None:
     """The URL, or None where the client or the resolver would fail with an error of its own."""
     try:
@@ -115,7 +155,8 @@ def _parse_url(url: str) -> httpx.URL | None:
         return None
 
 
-def _https_host(url: str, first_url: str) -> str:
+def _https_host(url: str, first_url: str, hosts: HostPolicy) -> str:
+    """The host of the URL, if it may be asked. `first_url` is the one that was requested."""
     parsed = _parse_url(url)
     if parsed is None:
         problem = "is not a valid URL" if url == first_url else "redirects to an invalid URL"
@@ -125,6 +166,17 @@ def _https_host(url: str, first_url: str) -> str:
         raise ConfigError(
             f"{shown_url(url)}{redirected} must start with https://",
             hint="artifacts are downloaded over HTTPS only: use an https:// URL",
+        )
+    # Without user and password, and with the name in ASCII.
+    host = parsed.netloc.decode()
+    if not hosts.is_allowed(host):
+        redirected = "" if url == first_url else f", to which {shown_url(first_url)} redirects,"
+        listed = "one of artifacts.denied_hosts" if hosts.is_denied(host) else "not one of artifacts.allowed_hosts"
+        raise ConfigError(
+            f"{host}{redirected} is {listed}",
+            hint="use another URL, one that leads to no denied host"
+            if hosts.is_denied(host)
+            else f"add {host} to artifacts.allowed_hosts, or use a URL that stays on an allowed host",
         )
     return parsed.host
 

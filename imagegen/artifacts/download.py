@@ -6,41 +6,78 @@ Touches the network and the folder of the file. No message shows the query or th
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import hashlib
 import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import httpx
 
 from imagegen.artifacts import connection
+from imagegen.artifacts.credentials import Address, hint_for
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.files import replacing
+from imagegen.hosts import ANY_HOST, HostPolicy
 
 if TYPE_CHECKING:
     from imagegen.console import Console
 
 LIMIT_BYTES = 4 * 2**30
 DEADLINE_S = 1800.0
+# A server that sends less in this time is too slow. At this rate, 30 MB would arrive before the deadline.
+PACE_S = 60.0
+LOWEST_BYTES_PER_S = 16 * 1024
 # How long to wait after each consecutive failure; the failure after the last pause ends the download.
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
+LONGEST_HEADER = 1000
 
 _TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
+_REFUSING_STATUSES = frozenset({401, 403})
+_GZIP_NAMES = (".gz", ".tgz")
+
+
+class StatusError(ConfigError):
+    """The server has no such file for us. Another attempt would have the same status."""
+
+    status = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """What a server says of the version of a file: its ETag and when it was last modified. Empty if it does not."""
+
+    etag: str = ""
+    last_modified: str = ""
+
+    @property
+    def condition(self) -> dict[str, str]:
+        """The headers of a request for the file, unless it still has this version."""
+        given = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in given.items() if value}
+
+    @property
+    def validator(self) -> str:
+        """Proves that two responses have the same bytes. RFC 9110, 13.1.5: a weak tag does not, and must not be sent as
+        If-Range."""
+        return "" if self.etag.startswith("W/") else self.etag or self.last_modified
 
 
 @dataclasses.dataclass(frozen=True)
 class Fetched:
-    """The digest and the size of a downloaded file."""
+    """The digest and the size of a downloaded file, and what the server said of its version."""
 
     sha256: str
     size: int
+    version: Version = Version()
 
 
 def fetch(
@@ -51,34 +88,48 @@ def fetch(
     console: Console,
     expected_sha256: str | None = None,
     key: str = "",
+    address: Callable[[], Address] | None = None,
     stop: threading.Event | None = None,
     pause: Callable[[float], object] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> Fetched:
     """Download to `into`, which appears only when it is complete and has the expected digest, if one is given.
 
-    `key` is the config's key of the URL, for hints. Another thread sets `stop` to cancel the download.
-    `pause` waits between attempts, and `now` is the clock of the deadline.
+    `key` is the config's key of the URL, for hints. `address` gives the address of a private file, for each attempt.
+    Another thread sets `stop` to cancel the download. `pause` waits between attempts, and `now` is the clock of the
+    deadline.
     """
     ended = stop or threading.Event()
-    download = _Download(url, environ, console, key, ended, pause or ended.wait, now)
-    try:
+    download = Download(
+        url=url, environ=environ, console=console, key=key, address=address, stop=ended, pause=pause, now=now
+    )
+    with writing(into):
         into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replacing(into, mode=0o600) as file:
-            part = _Part(file)
-            download.fill(part)
-            found = Fetched(part.digest.hexdigest(), part.size)
-            if expected_sha256 is not None and found.sha256 != expected_sha256:
-                raise VerificationError(
-                    f"{shown_url(url)} has sha256 {found.sha256}, but {expected_sha256} is expected",
-                    hint="find out which one is right; do not copy the new digest only to make this message go away",
-                )
+            found = download.fill(file)
+            check_digest(url, found.sha256, expected_sha256)
+    return found
+
+
+@contextlib.contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """Name the file if it cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise RefusedError(
-            f"{into} cannot be written: {error.strerror or error}",
-            hint=f"check free space and permissions of {into.parent}",
+            f"{file} cannot be written: {error.strerror or error}",
+            hint=f"check free space and permissions of {file.parent}",
         ) from error
-    return found
+
+
+def check_digest(url: str, sha256: str, expected: str | None) -> None:
+    """Reject a file that does not have the expected digest, if there is one."""
+    if expected not in (None, sha256):
+        raise VerificationError(
+            f"{shown_url(url)} has sha256 {sha256}, but {expected} is expected",
+            hint="find out which one is right; do not copy the new digest only to make this message go away",
+        )
 
 
 class _Retry(Exception):
@@ -89,6 +140,14 @@ class _Retry(Exception):
         self.after_s = after_s
 
 
+class _MisbehavedError(_Retry):
+    """The server contradicted itself, or was too slow. No later progress makes up for it."""
+
+
+class UnchangedError(Exception):
+    """The server still has the known version."""
+
+
 @dataclasses.dataclass
 class _Part:
     """The bytes downloaded so far."""
@@ -96,14 +155,15 @@ class _Part:
     file: IO[bytes]
     digest: hashlib._Hash = dataclasses.field(default_factory=hashlib.sha256)
     size: int = 0
-    validator: str = ""
-    """Proves that a later response has the same bytes. Without it, a download starts again instead of resuming."""
+    total: int | None = None
+    version: Version = Version()
+    """Without its validator, a download starts again instead of resuming."""
 
     def restart(self) -> None:
         self.file.seek(0)
         self.file.truncate()
         self.digest = hashlib.sha256()
-        self.size = 0
+        self.size, self.total, self.version = 0, None, Version()
 
     def write(self, data: bytes) -> None:
         self.file.write(data)
@@ -111,29 +171,65 @@ class _Part:
         self.size += len(data)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Download:
+@dataclasses.dataclass
+class _Pace:
+    """How fast a response arrives."""
+
+    since: float | None = None
+    size: int = 0
+
+    def check(self, size: int, now: float) -> None:
+        """Note that so many bytes arrived. Too few in a minute are an error."""
+        if self.since is None:
+            self.since = now
+        self.size += size
+        passed = now - self.since
+        if passed < PACE_S:
+            return
+        if self.size < LOWEST_BYTES_PER_S * passed:
+            raise _MisbehavedError(f"only {self.size} bytes arrived within {passed:.0f} s")
+        self.since, self.size = now, 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Download:
+    """One URL to download. `known` is the version that does not have to be downloaded again."""
+
     url: str
     environ: Mapping[str, str]
     console: Console
-    key: str
-    stop: threading.Event
-    pause: Callable[[float], object]
-    now: Callable[[], float]
+    hosts: HostPolicy = ANY_HOST
+    key: str = ""
+    address: Callable[[], Address] | None = None
+    """The address of a private file, for each attempt."""
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+    pause: Callable[[float], object] | None = None
+    now: Callable[[], float] = time.monotonic
+    known: Version = Version()
+    limit: int | None = None
+    """How many bytes it may have; None: as many as an artifact."""
 
     @property
     def label(self) -> str:
         return shown_url(self.url)
 
-    def fill(self, part: _Part) -> None:
-        """Retry until the file is complete. Only consecutive failures count, and any bytes are progress."""
+    @property
+    def most_bytes(self) -> int:
+        return LIMIT_BYTES if self.limit is None else self.limit
+
+    def fill(self, file: IO[bytes]) -> Fetched:
+        """Retry until the file is complete. Only consecutive failures count, and any bytes are progress; but a server
+        may misbehave only so often.
+
+        UnchangedError if the server still has the known version."""
+        part = _Part(file)
         deadline = self.now() + DEADLINE_S
         trust = connection.authorities(self.environ)
-        failures = 0
+        failures = misbehaved = 0
         while True:
             before = part.size
             try:
-                self.attempt(part, trust, deadline)
+                self._attempt(part, trust, deadline)
             except (httpx.TransportError, _Retry) as error:
                 reason = str(error) or type(error).__name__
                 if "CERTIFICATE_VERIFY_FAILED" in reason:
@@ -142,85 +238,129 @@ class _Download:
                         hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
                     ) from error
                 failures = 1 if part.size > before else failures + 1
-                wait = max(PAUSES_S[min(failures, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
-                if failures > len(PAUSES_S) or self.now() + wait > deadline:
+                misbehaved += isinstance(error, _MisbehavedError)
+                count = max(failures, misbehaved)
+                wait = max(PAUSES_S[min(count, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
+                if count > len(PAUSES_S) or self.now() + wait > deadline:
                     raise RefusedError(
-                        f"{self.label} could not be downloaded: {reason}", hint=self.hint("try again later")
+                        f"{self.label} could not be downloaded: {reason}", hint=self._hint("try again later")
                     ) from error
                 self.console.say(f"{self.label}: {reason}; retrying in {wait:g} s")
-                self.pause(wait)
-                self.check_cancelled()
+                (self.pause or self.stop.wait)(wait)
+                self._check_cancelled()
             else:
-                return
+                return Fetched(part.digest.hexdigest(), part.size, part.version)
 
-    def attempt(self, part: _Part, trust: ssl.SSLContext, deadline: float) -> None:
+    def _attempt(self, part: _Part, trust: ssl.SSLContext, deadline: float) -> None:
         # Identity here and raw bytes below: bytes that a library decompressed would have another digest.
         headers = {"Accept-Encoding": "identity"}
-        if part.size and part.validator:
-            headers |= {"Range": f"bytes={part.size}-", "If-Range": part.validator}
-        with connection.get(self.url, headers, environ=self.environ, trust=trust) as response:
-            total = self.accept(response, part)
-            with self.console.task(f"downloading {self.label}", total) as advance:
+        if part.size and part.version.validator:
+            headers |= {"Range": f"bytes={part.size}-", "If-Range": part.version.validator}
+        else:
+            headers |= self.known.condition
+        place = self.address() if self.address else Address(self.url)
+        with connection.get(
+            place.url,
+            headers,
+            environ=self.environ,
+            trust=trust,
+            hosts=self.hosts,
+            authorization=place.authorization,
+        ) as response:
+            self._accept(response, part)
+            pace = _Pace()
+            with self.console.task(f"downloading {self.label}", part.total) as advance:
                 advance(part.size)
                 # No chunk size: a chunk that is not full yet would be lost when the connection breaks.
                 for chunk in response.iter_raw():
-                    self.check_cancelled()
-                    self.check_limits(part.size + len(chunk), deadline)
+                    self._check_cancelled()
+                    now = self.now()
+                    self._check_limits(part.size + len(chunk), now, deadline)
                     part.write(chunk)
                     advance(len(chunk))
-        if total is not None and part.size != total:
-            raise _Retry(f"{part.size} of {total} bytes arrived")
+                    pace.check(len(chunk), now)
+        if part.total not in (None, part.size):
+            raise _Retry(f"{part.size} of {part.total} bytes arrived")
 
-    def accept(self, response: httpx.Response, part: _Part) -> int | None:
-        """Decide by the headers whether the body starts or continues the file; return its total size, if known."""
-        status = response.status_code
+    def _accept(self, response: httpx.Response, part: _Part) -> None:
+        """Decide by the headers whether the body starts or continues the file."""
+        status, version = response.status_code, _version(response)
         if status in _TEMPORARY_STATUSES:
+            reason = f"the server responded with status {status}"
             if status == 416:
                 part.restart()
-            raise _Retry(f"the server responded with status {status}", _retry_after(response))
+                raise _MisbehavedError(reason)
+            raise _Retry(reason, _retry_after(response))
+        if status == 304 and self.known.condition:
+            raise UnchangedError
         if status == 206:
-            match = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", response.headers.get("content-range", ""))
-            if match is None or int(match[1]) != part.size or _validator(response) not in ("", part.validator):
-                part.restart()
-                raise _Retry("the server sent another range than requested")
-            total: int | None = int(match[2])
+            self._accept_range(response, part, version)
         elif status == 200:
             part.restart()
-            part.validator = _validator(response)
             length = response.headers.get("content-length", "")
-            total = int(length) if length.isdecimal() else None
+            part.version, part.total = version, int(length) if length.isdecimal() else None
         else:
-            raise ConfigError(
-                f"{self.label} cannot be downloaded: the server responded with status {status}",
-                hint=self.hint("check that the version and the URL exist"),
+            advice = "check that the version and the URL exist"
+            if status in _REFUSING_STATUSES:
+                advice = hint_for(self.url, is_private=self.address is not None)
+            error = StatusError(
+                f"{self.label} cannot be downloaded: the server responded with status {status}", hint=self._hint(advice)
             )
-        if total is not None and total > LIMIT_BYTES:
-            raise self.too_large()
-        return total
+            error.status = status
+            raise error
+        self._reject_compressed(response)
+        if part.total is not None and part.total > self.most_bytes:
+            raise self._too_large()
 
-    def check_cancelled(self) -> None:
+    def _accept_range(self, response: httpx.Response, part: _Part, version: Version) -> None:
+        match = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", response.headers.get("content-range", ""))
+        fault = ""
+        if match is None or int(match[1]) != part.size:
+            fault = "the server sent another range than requested"
+        elif version.validator not in ("", part.version.validator):
+            fault = "the file changed on the server during the download"
+        elif part.total not in (None, int(match[2])):
+            fault = f"the server first said that the file has {part.total} bytes, and then {match[2]}"
+        if match is None or fault:
+            part.restart()
+            raise _MisbehavedError(fault)
+        part.total = int(match[2])
+
+    def _reject_compressed(self, response: httpx.Response) -> None:
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        # Many servers say this of a file that is compressed anyway.
+        is_gzip = encoding in ("gzip", "x-gzip") and urllib.parse.urlsplit(self.url).path.lower().endswith(_GZIP_NAMES)
+        if encoding not in ("", "identity") and not is_gzip:
+            raise VerificationError(
+                f"{self.label}: the server compressed the file (Content-Encoding: {encoding[:40]}), but imagegen asked "
+                "for its own bytes",
+                hint=self._hint("switch the compression off for this file"),
+            )
+
+    def _check_cancelled(self) -> None:
         if self.stop.is_set():
             raise concurrent.futures.CancelledError
 
-    def check_limits(self, size: int, deadline: float) -> None:
-        if size > LIMIT_BYTES:
-            raise self.too_large()
-        if self.now() > deadline:
+    def _check_limits(self, size: int, now: float, deadline: float) -> None:
+        if size > self.most_bytes:
+            raise self._too_large()
+        if now > deadline:
             raise RefusedError(
-                f"{self.label} was not downloaded within {DEADLINE_S / 60:g} minutes", hint=self.hint("try again later")
+                f"{self.label} was not downloaded within {DEADLINE_S / 60:g} minutes",
+                hint=self._hint("try again later"),
             )
 
-    def too_large(self) -> VerificationError:
-        return VerificationError(f"{self.label} is larger than {LIMIT_BYTES / 2**30:g} GiB")
+    def _too_large(self) -> VerificationError:
+        unit, name = (2**20, "MiB") if self.most_bytes < 2**30 else (2**30, "GiB")
+        return VerificationError(f"{self.label} is larger than {self.most_bytes / unit:g} {name}")
 
-    def hint(self, advice: str) -> str:
+    def _hint(self, advice: str) -> str:
         return f"{advice}, or set {self.key} to another URL" if self.key else advice
 
 
-def _validator(response: httpx.Response) -> str:
-    tag: str = response.headers.get("etag", "")
-    # RFC 9110, 13.1.5: a weak tag does not identify bytes and must not be sent as If-Range.
-    return "" if tag.startswith("W/") else tag or response.headers.get("last-modified", "")
+def _version(response: httpx.Response) -> Version:
+    given = (response.headers.get(name, "") for name in ("etag", "last-modified"))
+    return Version(*(value if len(value) <= LONGEST_HEADER else "" for value in given))
 
 
 def _retry_after(response: httpx.Response) -> float:

@@ -1,7 +1,6 @@
 """Looks up container images in their registries, for the lock: with the tokens that a registry gives to everybody, or
 with the credentials of the environment.
 
-https://github.com/opencontainers/distribution-spec and https://distribution.github.io/distribution/spec/auth/token.
 Every document is compared with its digest. As containerd does, the mirrors of a registry are asked before it.
 """
 
@@ -9,34 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import re
-import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import pydantic
 
+from imagegen.artifacts.registry_client import NotThereError, RegistryClient, clients_for
 from imagegen.errors import ConfigError, RefusedError, VerificationError
+from imagegen.hosts import ANY_HOST, HostPolicy
 from imagegen.resources.model import ImageDigest, Strict
 
 if TYPE_CHECKING:
     from imagegen.resources.image_name import ImageName
 
-_INDEXES: Final = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-_MANIFESTS: Final = (
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
-_ACCEPT: Final = ", ".join((*_INDEXES, *_MANIFESTS))
-_PARAMETER: Final = re.compile(r'([a-z]+)="([^"]*)"')
-# What a header can carry.
-_TOKEN: Final = re.compile(r"[!-~]+")
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-_OK, _UNAUTHORISED, _FORBIDDEN = 200, 401, 403
 # 10.0 and then the build: the first three numbers of os.version.
 _BUILD: Final = 2
 
@@ -67,8 +52,8 @@ class ImageRequest:
     """Whether the registry itself may be asked."""
     isolated_builds: tuple[int, ...] = ()
     """Older builds, the newest first, whose images the machine can run only with Hyper-V isolation."""
-    may_ask: Callable[[str], bool] = lambda _: True
-    """Whether a host, with its port, may be asked for a token."""
+    hosts: HostPolicy = ANY_HOST
+    """The hosts that may be asked for a token."""
 
 
 OsVersion = Annotated[str, pydantic.StringConstraints(pattern=r"^(10\.0\.[0-9]{5}(\.[0-9]{1,6})?)?$")]
@@ -114,13 +99,10 @@ def look_up_image(request: ImageRequest, ask: Ask, credentials: str = "") -> Loc
     `credentials` are the registry's, in the form of HTTP's Basic scheme. No mirror gets them.
     """
     errors: list[str] = []
-    places = [(mirror.rstrip("/"), mirror) for mirror in request.mirrors]
-    places += [(f"https://{request.name.host}", request.name.registry)] if request.asks_registry else []
-    for base, shown in places:
+    for client in clients_for(request, ask, credentials):
         try:
-            own = credentials if shown == request.name.registry else ""
-            return _Registry(base, shown, request.name, ask, request.may_ask, own).look_up(request)
-        except _NotThereError as error:
+            return _look_up(request, client)
+        except NotThereError as error:
             errors.append(str(error))
     raise RefusedError(
         f"{request.name} could not be looked up: {errors[-1]}",
@@ -129,147 +111,48 @@ def look_up_image(request: ImageRequest, ask: Ask, credentials: str = "") -> Loc
     )
 
 
-class _NotThereError(Exception):
-    """This place does not have the image, or does not answer. The next one may."""
+def _look_up(request: ImageRequest, client: RegistryClient) -> LockedImage:
+    try:
+        return _look_up_at(request, client)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise VerificationError(f"{client.shown} has an image {request.name} that is not valid: {error}") from error
 
 
-class _Registry:
-    """One place that may have the image: a mirror, or the registry itself."""
+def _look_up_at(request: ImageRequest, client: RegistryClient) -> LockedImage:
+    top = client.get("manifests", request.name.digest or request.name.tag)
+    digest = f"sha256:{hashlib.sha256(top).hexdigest()}"
+    if request.name.digest not in ("", digest):
+        raise VerificationError(f"{client.shown} answered {digest} for {request.name}")
+    document = client.parse(top, digest)
+    if "manifests" not in document:
+        return _of_manifest(request, client, digest, _Platform(digest, "", "", ""), document)
+    if not isinstance(document["manifests"], list):
+        raise ValueError("its index has no list of manifests")
+    entry = _choose(request, [_platform(row) for row in document["manifests"] if isinstance(row, dict)])
+    return _of_manifest(request, client, digest, entry, client.read("manifests", entry.digest))
 
-    def __init__(
-        self, base: str, shown: str, name: ImageName, ask: Ask, may_ask: Callable[[str], bool], credentials: str
-    ) -> None:
-        self._base, self._shown, self._name, self._ask, self._may_ask = base, shown, name, ask, may_ask
-        self._basic = f"Basic {credentials}" if credentials else ""
-        # As containerd tells a mirror whose images it wants.
-        is_mirror = base != f"https://{name.host}"
-        self._query = f"?{urllib.parse.urlencode({'ns': name.registry})}" if is_mirror else ""
-        self._authorization = ""
 
-    def look_up(self, request: ImageRequest) -> LockedImage:
-        try:
-            return self._look_up(request)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise VerificationError(f"{self._shown} has an image {request.name} that is not valid: {error}") from error
-
-    def _look_up(self, request: ImageRequest) -> LockedImage:
-        top = self._get("manifests", request.name.digest or request.name.tag)
-        digest = f"sha256:{hashlib.sha256(top).hexdigest()}"
-        if request.name.digest not in ("", digest):
-            raise VerificationError(f"{self._shown} answered {digest} for {request.name}")
-        document = self._parse(top, digest)
-        if "manifests" not in document:
-            return self._of_manifest(request, digest, digest, document, "")
-        if not isinstance(document["manifests"], list):
-            raise ValueError("its index has no list of manifests")
-        entry = _choose(request, [_platform(row) for row in document["manifests"] if isinstance(row, dict)])
-        manifest = self._read("manifests", entry.digest)
-        return self._of_manifest(request, digest, entry.digest, manifest, entry.os_version)
-
-    def _of_manifest(
-        self, request: ImageRequest, digest: str, manifest_digest: str, manifest: dict[str, Any], os_version: str
-    ) -> LockedImage:
-        config_digest = str(manifest["config"]["digest"])
-        config = self._read("blobs", config_digest)
-        size = sum(int(layer["size"]) for layer in manifest["layers"])
-        diffs = [str(one) for one in config["rootfs"]["diff_ids"]]
-        found = _Platform(manifest_digest, config["os"], config["architecture"], config.get("os.version") or "")
-        if not os_version:
-            # An index need not repeat the version, and a manifest without an index has it only there.
-            os_version = _choose(request, [found]).os_version
-        return LockedImage(
-            digest=digest,
-            manifest=manifest_digest,
-            os_version=os_version,
-            windows_build=request.builds[0],
-            config=config_digest,
-            layers=chain_id(diffs),
-            size=size,
-        )
-
-    def _read(self, kind: str, digest: str) -> dict[str, Any]:
-        """A document by its digest."""
-        if not _DIGEST.fullmatch(digest):
-            raise VerificationError(f"{self._name} names {digest[:80]!a}, which is not a sha256 digest")
-        data = self._get(kind, digest)
-        found = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        if found != digest:
-            raise VerificationError(f"{self._shown} answered {found} for {digest} of {self._name}")
-        return self._parse(data, digest)
-
-    def _parse(self, data: bytes, digest: str) -> dict[str, Any]:
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            raise _NotThereError(f"{self._shown} answered {digest}, which is not a JSON document of an image")
-        return document
-
-    def _get(self, kind: str, what: str) -> bytes:
-        url = f"{self._base}/v2/{self._name.repository}/{kind}/{what}{self._query}"
-        answer = self._send(url)
-        if answer.status == _UNAUTHORISED:
-            self._authorization = self._fetch_token(answer.headers.get("www-authenticate", ""))
-            answer = self._send(url)
-        if answer.status in (_UNAUTHORISED, _FORBIDDEN):
-            raise self._needs_credentials()
-        if answer.status != _OK:
-            raise _NotThereError(f"{self._shown} answered with status {answer.status}")
-        return answer.body
-
-    def _send(self, url: str) -> Answer:
-        try:
-            return self._ask(url, {"Accept": _ACCEPT}, self._authorization)
-        except OSError as error:
-            raise _NotThereError(f"{self._shown} does not answer: {error}") from error
-
-    def _fetch_token(self, challenge: str) -> str:
-        """The Authorization header with which the registry answers: the credentials, or a token. Without credentials,
-        it is a token that everybody gets."""
-        scheme, _, rest = challenge.partition(" ")
-        if scheme.lower() == "basic" and self._basic:
-            return self._basic
-        given = dict(_PARAMETER.findall(rest))
-        realm = given.get("realm", "")
-        if scheme.lower() != "bearer" or not realm.startswith("https://"):
-            raise self._needs_credentials()
-        try:
-            host = urllib.parse.urlsplit(realm).netloc
-        except ValueError as error:
-            raise _NotThereError(f"{self._shown} gives no token: its address is not valid: {error}") from error
-        if not self._may_ask(host):
-            raise ConfigError(
-                f"{self._name} cannot be looked up: {self._shown} answers only with a token from {host}, which is not "
-                "an allowed host",
-                hint=f"add {host} to artifacts.allowed_hosts, or an allowed mirror that needs no token to "
-                "runtime.containerd.registry_mirrors",
-            )
-        wanted = {"scope": f"repository:{self._name.repository}:pull"}
-        wanted |= {key: given[key] for key in ("service", "scope") if key in given}
-        try:
-            answer = self._ask(f"{realm}?{urllib.parse.urlencode(wanted)}", {}, self._basic)
-            document = json.loads(answer.body) if answer.status == _OK else {}
-        except (OSError, ValueError, RecursionError) as error:
-            raise _NotThereError(f"{self._shown} gives no token: {error}") from error
-        token = document.get("token") or document.get("access_token") if isinstance(document, dict) else None
-        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise self._needs_credentials()
-        return f"Bearer {token}"
-
-    def _needs_credentials(self) -> ConfigError:
-        if self._basic:
-            return ConfigError(
-                f"{self._name} cannot be pulled: {self._shown} refuses the credentials, or has no such image",
-                hint="check the variables that registry_credentials names, and whether their user may pull "
-                f"{self._name.registry}/{self._name.repository}",
-            )
-        return ConfigError(
-            f"{self._name} cannot be pulled: {self._shown} demands credentials, or has no such image",
-            hint=f"write {self._name.registry} into registry_credentials, save the image as a tarball and list it in "
-            "image_tarballs, or set runtime.containerd.registry_mirrors to a mirror that the builder may read without "
-            "credentials",
-        )
+def _of_manifest(
+    request: ImageRequest, client: RegistryClient, digest: str, entry: _Platform, manifest: dict[str, Any]
+) -> LockedImage:
+    config_digest = str(manifest["config"]["digest"])
+    config = client.read("blobs", config_digest)
+    size = sum(int(layer["size"]) for layer in manifest["layers"])
+    diffs = [str(one) for one in config["rootfs"]["diff_ids"]]
+    os_version = entry.os_version
+    if not os_version:
+        # An index need not repeat the version, and a manifest without an index has it only there.
+        found = _Platform(entry.digest, config["os"], config["architecture"], config.get("os.version") or "")
+        os_version = _choose(request, [found]).os_version
+    return LockedImage(
+        digest=digest,
+        manifest=entry.digest,
+        os_version=os_version,
+        windows_build=request.builds[0],
+        config=config_digest,
+        layers=chain_id(diffs),
+        size=size,
+    )
 
 
 def chain_id(diffs: Iterable[str]) -> str:

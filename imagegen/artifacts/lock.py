@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
-_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+TIME_FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 # The file itself, among the members of an archive.
 WHOLE_FILE: Final = ""
 # The characters of clouds' names, ids, versions and patterns. None of them is special in HCL or a shell.
@@ -66,7 +66,7 @@ def _distinct_on_windows(members: dict[str, str] | None) -> dict[str, str] | Non
 
 def _is_time(text: str) -> bool:
     try:
-        return datetime.datetime.strptime(text, _TIME).strftime(_TIME) == text
+        return datetime.datetime.strptime(text, TIME_FORM).strftime(TIME_FORM) == text
     except ValueError:
         return False
 
@@ -109,6 +109,8 @@ class LockedSignature(Strict):
 
     signer: Subject
     thumbprint: Sha256
+    sha1: Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{40}$")] | None = None
+    """The SHA-1 of the certificate, which Windows calls its thumbprint."""
     by: SignedBy = "own"
     issuers: Annotated[list[LockedIssuer], pydantic.Field(max_length=10)] = []
     """The certificates between the signer's and the root, from the signer up."""
@@ -145,7 +147,7 @@ class LockedArtifact(Strict):
         return (
             self.url == request.url
             and request.sha256 in (None, self.sha256)
-            and (self.members is not None) == (request.form == "archive")
+            and (request.may_be_plain if self.members is None else request.may_be_archive)
             and (self.images is not None) == (request.form == "image")
         )
 

@@ -1,42 +1,82 @@
 """Looks up what a lock does not have yet: artifacts and container images. `imagegen lock` and the first build call it.
 
-Downloads to a scratch folder in the cache, which is removed. Every digest is computed from the bytes that arrived.
+Every digest is computed from bytes, those of the cache included. Touches the network and the cache.
 """
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
-import tempfile
+import contextlib
+import dataclasses
+import datetime
+import email.utils
+import functools
+import os
+import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from imagegen.artifacts.archive import check_form, read_members
-from imagegen.artifacts.download import fetch
-from imagegen.artifacts.image_lookup import Ask, ImageRequest, LockedImage, look_up_image
+from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version, check_digest, writing
+from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
-from imagegen.artifacts.lock import Lock, LockedArtifact
+from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact
+from imagegen.artifacts.opened import OpenedArtifact, open_artifacts
+from imagegen.artifacts.published import confirm
 from imagegen.artifacts.request import ArtifactRequest, shown_url
+from imagegen.artifacts.signature_request import SignatureError, SignaturePolicy
 from imagegen.errors import ImagegenError, VerificationError
-from imagegen.files import scratch_folder
+from imagegen.hosts import ANY_HOST, HostPolicy
 from imagegen.lines import counted
 from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
+    from imagegen.artifacts.credentials import Address, PrivateHosts
+    from imagegen.artifacts.signatures import CheckedSignatures
+    from imagegen.authenticode.model import Trust
     from imagegen.console import Console
 
 PARALLEL = 4
+_BUFFER: Final = 2**20
+# Of HTTP.
+_FIRST_YEAR: Final = 1991
 
 _Found = dict[str, LockedArtifact]
+Group = TypeVar("Group")
 
 
-def find_unlocked_images(requests: Mapping[str, ImageRequest], old: Lock | None, *, refresh: bool) -> set[str]:
-    """The container images that must be looked up: those that the old lock does not have. With `refresh`, all."""
+@dataclasses.dataclass(frozen=True)
+class Refresh:
+    """Which entries of a lock are looked up again, and which of them may have other bytes now."""
+
+    names: frozenset[str] | None = frozenset()
+    """None: all of them."""
+    accepts_public: bool = False
+    """Whether the bytes of a public URL may have changed. A published file does not change."""
+    accepts_own: bool = False
+    """Whether the bytes of a URL of the config may have changed."""
+
+    def includes(self, name: str) -> bool:
+        return self.names is None or name in self.names
+
+    def accepts(self, request: ArtifactRequest) -> bool:
+        return self.includes(request.name) and (self.accepts_own if request.own else self.accepts_public)
+
+
+KEEP: Final = Refresh()
+
+
+def find_unlocked_images(requests: Mapping[str, ImageRequest], old: Lock | None, refresh: Refresh) -> set[str]:
+    """The container images that must be looked up: those that the old lock does not have, and those to refresh."""
     known = old.images if old else {}
     return {
-        name for name, request in requests.items() if refresh or name not in known or not known[name].answers(request)
+        name
+        for name, request in requests.items()
+        if refresh.includes(name) or name not in known or not known[name].answers(request)
     }
 
 
@@ -45,14 +85,12 @@ def lock_images(
     old: Lock | None,
     ask: Ask,
     *,
-    refresh: bool,
+    refresh: Refresh,
     console: Console,
     credentials: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, LockedImage]:
-    """The container images for a lock. With `refresh`, each of them is looked up again.
-
-    `credentials` are those of registries, by their names."""
-    unlocked = find_unlocked_images(requests, old, refresh=refresh)
+    """The container images for a lock. `credentials` are those of registries, by their names."""
+    unlocked = find_unlocked_images(requests, old, refresh)
     kept = requests.keys() - unlocked
     found = {name: image for name, image in (old.images if old else {}).items() if name in kept}
     for name in sorted(unlocked):
@@ -61,31 +99,65 @@ def lock_images(
     return dict(sorted(found.items()))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where artifacts come from: the cache and the network."""
+
+    environ: Mapping[str, str]
+    cache: Cache
+    ask: Ask
+    """Asks for published digests."""
+    console: Console
+    hosts: HostPolicy = ANY_HOST
+    private: PrivateHosts | None = None
+    """The hosts that need credentials."""
+    needs_time: bool = False
+    """Whether it must be known when an artifact was published, unless the config has its sha256."""
+    lock: str = ""
+    """The path of the lock, for `imagegen artifacts list`."""
+    signatures: SignaturePolicy | None = None
+    """What must be signed."""
+
+    def address(self, url: str) -> Callable[[], Address] | None:
+        """How the address of a private file is made; None for a file that everybody may read."""
+        return functools.partial(self.private.address, url) if self.private and self.private.is_private(url) else None
+
+    def ask_for_digest(self, url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        """Ask for a published digest, which is as private as its file."""
+        address = self.address(url)
+        if address is None:
+            return self.ask(url, headers, authorization)
+        private = address()
+        return self.ask(private.url, headers, private.authorization)
+
+    def keeps(self, request: ArtifactRequest, known: LockedArtifact | None, refresh: Refresh) -> bool:
+        """Whether the old entry is right as it is."""
+        if known is None or refresh.includes(request.name) or not known.answers(request):
+            return False
+        if self.signatures and not self.signatures.knows(request.name, known):
+            return False
+        return not self.needs_time or known.published is not None or request.sha256 is not None
+
+
 def lock_artifacts(
-    requests: Mapping[str, ArtifactRequest],
-    old: Lock | None,
-    *,
-    refresh: bool,
-    environ: Mapping[str, str],
-    cache: Path,
-    console: Console,
+    requests: Mapping[str, ArtifactRequest], old: Lock | None, sources: Sources, refresh: Refresh = KEEP
 ) -> dict[str, LockedArtifact]:
-    """The artifacts for a lock. With `refresh`, each of them is downloaded again."""
+    """The artifacts for a lock: the old entries that are right, and the others from their sources."""
     known = old.artifacts if old else {}
-    kept = {
-        name: known[name]
-        for name, request in requests.items()
-        if name in known and not refresh and known[name].answers(request)
-    }
+    kept = {name for name, request in requests.items() if sources.keeps(request, known.get(name), refresh)}
+    if sources.signatures:
+        # Before anything is downloaded.
+        sources.signatures.reject_locked({name: known[name] for name in kept})
     # By URL and digest: one download may serve several artifacts.
     together: dict[tuple[str, str | None], list[ArtifactRequest]] = {}
     for name, request in requests.items():
         if name not in kept:
             together.setdefault((request.url, request.sha256), []).append(request)
-    found = _download_all([*together.values()], environ=environ, cache=cache, console=console)
+    found = _look_up_all([*together.values()], known, sources, refresh)
     for name, now in found.items():
-        _reject_changed_bytes(requests[name], known.get(name), now)
-    return {name: kept[name] if name in kept else found[name] for name in sorted(requests)}
+        if not refresh.accepts(requests[name]):
+            _reject_changed_bytes(requests[name], known.get(name), now)
+    return {name: known[name] if name in kept else found[name] for name in sorted(requests)}
 
 
 def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
@@ -98,54 +170,181 @@ def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | Non
         )
 
 
-def _download(
-    requests: list[ArtifactRequest], scratch: Path, environ: Mapping[str, str], console: Console, stop: threading.Event
-) -> _Found:
-    """Download the URL of these requests, which they share."""
-    first = requests[0]
-    # In a folder of its own, because an artifact's name may not be a valid file name.
-    into = Path(tempfile.mkdtemp(dir=scratch)) / "artifact"
-    fetched = fetch(
-        first.url,
-        into,
-        environ=environ,
-        console=console,
-        expected_sha256=first.sha256,
-        key=first.key,
-        stop=stop,
-    )
-    formats = {request.name: check_form(request, into) for request in requests}
-    archive = next((form for form in formats.values() if form), None)
-    asked = {request.form for request in requests if formats[request.name]}
-    members = read_members(into, archive, first.name) if archive and "archive" in asked else None
-    images = read_image_tarball(into, archive, first.name) if archive and "image" in asked else None
-    into.unlink()
-    return {
-        request.name: LockedArtifact(
-            url=request.url,
-            sha256=fetched.sha256,
-            size=fetched.size,
-            members=members if request.form == "archive" else None,
-            images=images if request.form == "image" else None,
-        )
-        for request in requests
-    }
+@dataclasses.dataclass(frozen=True)
+class _Obtained:
+    """A file in the cache that nothing removes now."""
+
+    file: Path
+    fetched: Fetched
+    how: str
 
 
-def _download_all(
-    downloads: list[list[ArtifactRequest]], *, environ: Mapping[str, str], cache: Path, console: Console
-) -> _Found:
-    if not downloads:
-        return {}
-    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stop = threading.Event()
-    with (
-        scratch_folder(cache, "lock-") as scratch,
-        concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
-        console.task(f"looking up {counted(len(downloads), 'artifact')}", len(downloads)) as advance,
-    ):
+@dataclasses.dataclass(frozen=True)
+class _Lookup:
+    """Looks up artifacts, several at once."""
+
+    sources: Sources
+    parts: Path
+    stop: threading.Event
+    trust: Trust | None = None
+    """For signatures; None if nothing must be signed."""
+
+    def find(self, requests: list[ArtifactRequest], locked: str | None, ways: collections.Counter[str]) -> _Found:
+        """Look up the URL of these requests, which they share. `locked` is the digest that it had, and `ways` counts
+        where the bytes come from."""
+        with contextlib.ExitStack() as held:
+            first = requests[0]
+            found = self._obtain(first, first.sha256 or locked, held)
+            ways[found.how] += 1
+            return self._read(requests, found)
+
+    def _obtain(self, request: ArtifactRequest, sha256: str | None, held: contextlib.ExitStack) -> _Obtained:
+        """The file: from the cache if its digest is known, or if the server says that it has not changed."""
+        cache, record = self.sources.cache, self.sources.cache.find(request.url)
+        wanted = sha256 or (record.sha256 if record else None)
+        file = held.enter_context(cache.use(wanted)) if wanted else None
+        version = record.version if record and record.sha256 == wanted else Version()
+        knows_time = bool(version.last_modified or request.released or request.sha256)
+        if file and wanted and sha256 and (knows_time or not self.sources.needs_time):
+            return _Obtained(file, Fetched(wanted, file.stat().st_size, version), "from the cache")
         try:
-            running = [pool.submit(_download, requests, scratch, environ, console, stop) for requests in downloads]
+            fetched, part = self._download(request, version if file else Version())
+        except UnchangedError:
+            if file and wanted:
+                return _Obtained(file, Fetched(wanted, file.stat().st_size, version), "unchanged on the server")
+            raise
+        cache.record(request.url, fetched, self.sources.lock)
+        return _Obtained(held.enter_context(cache.add(part, fetched.sha256)), fetched, "downloaded")
+
+    def _download(self, request: ArtifactRequest, known: Version) -> tuple[Fetched, Path]:
+        part = self.parts / secrets.token_hex(16)
+        sources = self.sources
+        download = Download(
+            url=request.url,
+            environ=sources.environ,
+            console=sources.console,
+            hosts=sources.hosts,
+            key=request.key,
+            address=sources.address(request.url),
+            stop=self.stop,
+            known=known,
+        )
+        try:
+            with writing(part):
+                handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                with os.fdopen(handle, "w+b", buffering=_BUFFER) as file:
+                    fetched = download.fill(file)
+            check_digest(request.url, fetched.sha256, request.sha256)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return fetched, part
+
+    def _read(self, requests: list[ArtifactRequest], found: _Obtained) -> _Found:
+        first, opened = requests[0], open_artifacts(requests, found.file)
+        tarball = next((opened[request.name].format for request in requests if request.form == "image"), None)
+        images = read_image_tarball(found.file, tarball, first.name) if tarball else None
+        checked = self._check_signatures(opened)
+        confirmed = confirm(first, found.fetched.sha256, self.sources.ask_for_digest)
+        entries = {
+            request.name: LockedArtifact(
+                url=request.url,
+                sha256=found.fetched.sha256,
+                size=found.fetched.size,
+                members=opened[request.name].members,
+                images=images if request.form == "image" else None,
+                confirmed=confirmed or None,
+                published=_time_of(found.fetched.version, request.released),
+            )
+            for request in requests
+        }
+        signed = {name: {"signed": one.signed, "not_programs": one.not_programs} for name, one in checked.items()}
+        return {name: entry.model_copy(update=signed.get(name)) for name, entry in entries.items()}
+
+    def verify(self, requests: list[ArtifactRequest], locked: str) -> None:
+        """Verify the signatures in bytes that have this digest: those of the cache, or else of a new download."""
+        with contextlib.ExitStack() as held:
+            first = requests[0]
+            found = self._obtain(first, locked, held)
+            check_digest(first.url, found.fetched.sha256, locked)
+            self._check_signatures(open_artifacts(requests, found.file))
+
+    def _check_signatures(self, opened: Mapping[str, OpenedArtifact]) -> dict[str, CheckedSignatures]:
+        """The signatures of the artifacts that must have some. One error has all that is wrong."""
+        policy, trust = self.sources.signatures, self.trust
+        if policy is None or trust is None:
+            return {}
+        # Few configs have a policy, and what verifies signatures takes long to import.
+        from imagegen.artifacts.signatures import check_signatures
+
+        checked = {
+            name: check_signatures(policy.requests[name], opened[name], trust, self.parts)
+            for name in sorted(opened.keys() & policy.requests.keys())
+        }
+        if problems := [problem for one in checked.values() for problem in one.problems]:
+            raise SignatureError(problems)
+        return checked
+
+
+def _time_of(version: Version, released: str) -> str | None:
+    """When a file was published: as its server says, or else the day of its release."""
+    try:
+        modified = email.utils.parsedate_to_datetime(version.last_modified)
+        # A time without a zone is UTC: RFC 9110, 5.6.7.
+        modified = (modified if modified.tzinfo else modified.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        modified = None
+    # An older year is a server's way to say that it does not know.
+    if modified is not None and modified.year >= _FIRST_YEAR:
+        return modified.strftime(TIME_FORM)
+    return f"{released}T00:00:00Z" if released else None
+
+
+def verify_signatures(
+    requests: Mapping[str, ArtifactRequest], locked: Mapping[str, LockedArtifact], sources: Sources
+) -> None:
+    """Verify the signatures of locked artifacts, in the bytes that they have: of the cache, or of a new download."""
+    together: dict[tuple[str, str], list[ArtifactRequest]] = {}
+    for name, request in requests.items():
+        together.setdefault((request.url, locked[name].sha256), []).append(request)
+
+    def verify(lookup: _Lookup, group: tuple[str, list[ArtifactRequest]]) -> _Found:
+        lookup.verify(group[1], group[0])
+        return {}
+
+    groups = [(sha256, group) for (_, sha256), group in together.items()]
+    _gather(_run(groups, verify, sources, f"verifying the signatures of {counted(len(requests), 'artifact')}"))
+
+
+def _look_up_all(
+    groups: list[list[ArtifactRequest]], known: Mapping[str, LockedArtifact], sources: Sources, refresh: Refresh
+) -> _Found:
+    if not groups:
+        return {}
+    ways = collections.Counter[str]()
+
+    def find(lookup: _Lookup, group: list[ArtifactRequest]) -> _Found:
+        return lookup.find(group, _locked_digest(group, known, refresh), ways)
+
+    found = _gather(_run(groups, find, sources, f"looking up {counted(len(groups), 'artifact')}"))
+    sources.console.say(", ".join(f"{counted(number, 'artifact')} {how}" for how, number in sorted(ways.items())))
+    return found
+
+
+def _run(
+    groups: list[Group], work: Callable[[_Lookup, Group], _Found], sources: Sources, label: str
+) -> list[concurrent.futures.Future[_Found]]:
+    """Do the work for each group, several at once."""
+    stop = threading.Event()
+    trust = sources.signatures.load_trust() if sources.signatures else None
+    with (
+        sources.cache.opened() as parts,
+        concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
+        sources.console.task(label, len(groups)) as advance,
+    ):
+        lookup = _Lookup(sources, parts, stop, trust)
+        try:
+            running = [pool.submit(work, lookup, group) for group in groups]
             for _ in as_finished(running):
                 advance(1)
         except BaseException:
@@ -153,7 +352,14 @@ def _download_all(
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        return _gather(running)
+        return running
+
+
+def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
+    """The digest that the URL had when it was locked, unless it is looked up again."""
+    first = group[0]
+    entries = [known[request.name] for request in group if request.name in known and not refresh.includes(request.name)]
+    return next((entry.sha256 for entry in entries if entry.url == first.url), None)
 
 
 def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
@@ -161,9 +367,17 @@ def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
     errors = [error for error in (future.exception() for future in finished) if isinstance(error, ImagegenError)]
     if not errors:
         return {name: artifact for future in finished for name, artifact in future.result().items()}
+    wrong = [problem for error in errors if isinstance(error, SignatureError) for problem in error.found]
+    if wrong and all(isinstance(error, SignatureError) for error in errors):
+        raise SignatureError(wrong)
     # Wrong bytes are the most serious error: an unreachable server must not hide their exit code.
     first = min(errors, key=lambda error: not isinstance(error, VerificationError))
     if len(errors) == 1:
         raise first
-    details = [line for error in errors for line in (error.message, *error.details, f"  hint: {error.hint}")]
-    raise type(first)(f"{len(errors)} of {len(finished)} downloads failed", details=details) from first
+    details = [
+        line
+        for error in errors
+        for line in (error.message, *error.details, *([f"  hint: {error.hint}"] if error.hint else []))
+    ]
+    kind = VerificationError if isinstance(first, VerificationError) else type(first)
+    raise kind(f"{len(errors)} of {len(finished)} downloads failed", details=details) from first

@@ -15,6 +15,7 @@ from imagegen.artifacts import connection
 from imagegen.artifacts.image_lookup import Answer, Ask
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import RefusedError, VerificationError
+from imagegen.hosts import ANY_HOST, HostPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,17 +24,23 @@ if TYPE_CHECKING:
 
 # As containerd: a larger index, manifest or config is no image.
 LIMIT_BYTES: Final = 8 * 2**20
+ANSWER_TIMEOUT_S: Final = 120.0
 PAUSES_S: Final = (1.0, 4.0)
 _TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-def ask_over_https(environ: Mapping[str, str], console: Console, pause: Callable[[float], object] = time.sleep) -> Ask:
-    """How a lookup asks registries."""
+def ask_over_https(
+    environ: Mapping[str, str],
+    console: Console,
+    pause: Callable[[float], object] = time.sleep,
+    hosts: HostPolicy = ANY_HOST,
+) -> Ask:
+    """How a lookup asks registries. Also a redirect stays on `hosts`."""
 
     def ask(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
         for wait in (*PAUSES_S, None):
             try:
-                answer = _ask_once(url, headers, authorization, environ)
+                answer = _ask_once(url, headers, authorization, environ, hosts)
                 reason = f"status {answer.status}"
             except httpx.TransportError as error:
                 answer, reason = None, str(error) or type(error).__name__
@@ -53,12 +60,19 @@ def ask_over_https(environ: Mapping[str, str], console: Console, pause: Callable
     return ask
 
 
-def _ask_once(url: str, headers: Mapping[str, str], authorization: str, environ: Mapping[str, str]) -> Answer:
+def _ask_once(
+    url: str, headers: Mapping[str, str], authorization: str, environ: Mapping[str, str], hosts: HostPolicy
+) -> Answer:
     trust = connection.authorities(environ)
-    with connection.get(url, headers, environ=environ, trust=trust, authorization=authorization) as response:
+    with connection.get(
+        url, headers, environ=environ, trust=trust, hosts=hosts, authorization=authorization
+    ) as response:
         body = bytearray()
+        ends = time.monotonic() + ANSWER_TIMEOUT_S
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > LIMIT_BYTES:
                 raise VerificationError(f"{shown_url(url)} is larger than {LIMIT_BYTES // 2**20} MiB")
+            if time.monotonic() > ends:
+                raise httpx.ReadTimeout(f"it did not arrive within {ANSWER_TIMEOUT_S:g} s")
         return Answer(response.status_code, {key.lower(): text for key, text in response.headers.items()}, bytes(body))

@@ -3,6 +3,7 @@
 import dataclasses
 import urllib.parse
 
+from imagegen.hosts import plain_host
 from imagegen.resources.model import ArtifactForm
 
 
@@ -12,6 +13,22 @@ class Override:
 
     url: str
     sha256: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TakenFile:
+    """A file that is taken from an artifact: its path in the published archive, and its name on the machine."""
+
+    path: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedDigest:
+    """Where the digest of an artifact is published. If it is `required`, the artifact is refused without it."""
+
+    url: str
+    required: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +45,34 @@ class ArtifactRequest:
     """The config's key that has or replaces the URL, for hints: `overrides.containerd_url`, `executables[0].url`."""
     published: str
     """The public URL before override and mirror: it names the release."""
+    file_key: str = ""
+    """The config's key of the URL of this file alone, if `key` is of several files."""
     own: bool = False
     """Whether the URL is the config's. No mirror replaces it."""
+    files: tuple[TakenFile, ...] = ()
+    """The files that are taken from an artifact of the config, wherever they are in it. Empty if the layout must be the
+    published one, or if the bytes are used as they are."""
+    any_name: bool = False
+    """Whether the only program of an archive is the right one, whatever its name: the config chooses the name."""
+    digest: PublishedDigest | None = None
+    """Where its project publishes its digest, if that is known."""
+    released: str = ""
+    """The day of its release, if the catalogue knows it."""
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether the file itself will do in place of an archive with it."""
+        return len({file.name for file in self.files}) == 1
+
+    @property
+    def may_be_archive(self) -> bool:
+        """Whether its bytes may be an archive, whose files are pinned."""
+        return self.form == "archive" or bool(self.files)
+
+    @property
+    def may_be_plain(self) -> bool:
+        """Whether its bytes may be something else than an archive whose files are pinned."""
+        return self.form != "archive" or self.is_one_file
 
 
 def shown_url(url: str) -> str:
@@ -41,3 +84,8 @@ def shown_url(url: str) -> str:
         return "an invalid URL"
     host = parts.hostname or ""
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
+
+
+def host_of(url: str) -> str:
+    """The host of a URL with its port, in the form for comparisons."""
+    return plain_host(urllib.parse.urlsplit(url).netloc.rpartition("@")[2])

@@ -16,9 +16,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from imagegen.authenticode.model import Certificate, Name
+from imagegen.authenticode.model import Name
 from imagegen.authenticode.names import parse_name, parse_type
 
 _PRESETS: Final = Path(__file__).with_name("presets.json")
@@ -30,6 +30,19 @@ _LONGEST: Final = 2000
 _FORMS: Final = 'write CN=…, O="…", or 40 or 64 hexadecimal digits'
 
 
+class KnownCertificate(Protocol):
+    """What a rule looks at: a certificate, or what a lock says about one. SHA-1 and SHA-256 are in capital digits."""
+
+    @property
+    def subject(self) -> Name: ...
+    @property
+    def issuer(self) -> Name: ...
+    @property
+    def sha1(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+
+
 @dataclasses.dataclass(frozen=True)
 class CertificatePattern:
     """What a certificate must have. Empty parts match everything."""
@@ -37,7 +50,7 @@ class CertificatePattern:
     attributes: tuple[tuple[str, str], ...] = ()
     thumbprint: str = ""
 
-    def differences(self, certificate: Certificate) -> list[str]:
+    def differences(self, certificate: KnownCertificate) -> list[str]:
         """What the certificate has, and should not have. Empty: it matches."""
         differences = [
             _difference(kind, _values(self.attributes, kind), certificate.subject)
@@ -57,7 +70,7 @@ class SignerCondition:
     signer: CertificatePattern = CertificatePattern()
     issuer: CertificatePattern | None = None
 
-    def differences(self, certificate: Certificate, chain: Sequence[Certificate]) -> list[str]:
+    def differences(self, certificate: KnownCertificate, chain: Sequence[KnownCertificate]) -> list[str]:
         """What is different about the certificate or its chain. Empty: both match."""
         differences = self.signer.differences(certificate)
         issuers = [issuer for issuer in chain if issuer != certificate]
@@ -76,7 +89,7 @@ class SignerRule:
     text: str
     conditions: tuple[SignerCondition, ...]
 
-    def matches(self, certificate: Certificate, chain: Sequence[Certificate] = ()) -> bool:
+    def matches(self, certificate: KnownCertificate, chain: Sequence[KnownCertificate] = ()) -> bool:
         """Whether this certificate, with the verified chain above it, is an allowed signer."""
         return any(not condition.differences(certificate, chain) for condition in self.conditions)
 
@@ -109,7 +122,7 @@ def parse_signer(value: object) -> SignerRule:
     return SignerRule(text, (SignerCondition(signer=_pattern(text, others)),))
 
 
-def nearest(rules: Iterable[SignerRule], certificate: Certificate, chain: Sequence[Certificate] = ()) -> str:
+def nearest(rules: Iterable[SignerRule], certificate: KnownCertificate, chain: Sequence[KnownCertificate] = ()) -> str:
     """The differences to the rule that is nearest. Empty: the certificate matches a rule, or there is no rule."""
     found = [item.differences(certificate, chain) for rule in rules for item in rule.conditions]
     fewest = min(found, key=len, default=[])

@@ -334,6 +334,8 @@ class NodeFacts(Strict):
     nodes: tuple[str, ...]
     """The names of the nodes that registered with the cluster since the machine started."""
     wanted_node: str
+    refused_scripts: tuple[str, ...] | None = None
+    """The scripts that PowerShell refused, with the reasons. None if its policy is not AllSigned."""
     services: tuple[Service, ...]
     wins: Wins | None = None
     """None if the config has no wins."""

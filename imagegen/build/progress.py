@@ -16,7 +16,7 @@ from rich.text import Text
 from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
 from imagegen.build.packer_output import OutputLine
 from imagegen.console import Console, seconds
-from imagegen.lines import counted, one_line
+from imagegen.lines import counted, one_line, shown_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,7 +101,7 @@ def describe(event: GuestEvent) -> str:
         case PhaseEvent():
             return f"{event.phase}  failed: {event.reason}  {_duration(event.ms)}"
         case ArtifactEvent(status="fetching"):
-            return f"fetching {event.name} ({size(event.size)})"
+            return f"fetching {event.name} ({shown_size(event.size)})"
         case ArtifactEvent():
             return ""
         case ResourceEvent(status="ok"):
@@ -113,13 +113,6 @@ def describe(event: GuestEvent) -> str:
             return "the machine wrote its report"
         case BrokenEvent():
             return f"the guest sent an invalid event ({event.why}): {event.text}"
-
-
-def size(count: int) -> str:
-    """A number of bytes as text: `12 kB`, `3.4 MB`."""
-    if count < 1_000_000:
-        return f"{count / 1000:.0f} kB"
-    return f"{count / 1_000_000:.1f} MB"
 
 
 @dataclasses.dataclass
@@ -190,7 +183,7 @@ class LiveDisplay(LineDisplay):
                 phase.bad += event.status in _BAD
                 self._current = event.id
             case ArtifactEvent():
-                self._current = f"{event.status} {event.name} ({size(event.size)})"
+                self._current = f"{event.status} {event.name} ({shown_size(event.size)})"
             case ResourceEvent() | ReportEvent() | BrokenEvent():
                 pass
 

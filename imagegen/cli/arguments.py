@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from imagegen import loading, pipeline
+from imagegen import loading, locking, pipeline
 from imagegen.artifacts.lock import Lock, read_lock
 from imagegen.build.packer import OnError
 from imagegen.cli.messages import messages
@@ -48,17 +48,26 @@ def choose_targets(loaded: Loaded, target: str | None, *, one: bool = False) -> 
 
 
 def decide_plan(
-    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, *, rehearse: bool
+    config: Path,
+    target: str | None,
+    sets: tuple[str, ...],
+    lock_file: Path | None,
+    *,
+    rehearse: bool,
+    frozen: bool = False,
 ) -> Decision:
     """The plan of one target, with its lock or, with `rehearse`, with a new lock of stand-ins."""
+    check_lock_options(lock_file, frozen=frozen, rehearse=rehearse)
     [chosen] = choose_targets(load_config(config, sets), target, one=True)
     if rehearse:
-        reject_lock_file(lock_file)
         request = ConfigRequest(config, today(), sets)
         console = open_console(plain=False, quiet=False)
         lock: Lock = import_rehearsal().rehearse_lock(request, chosen.name, environ=os.environ, console=console)
+    elif frozen:
+        console, run = open_console(plain=False, quiet=False), make_run_facts(())
+        lock = locking.verify_frozen([chosen], find_lock_file(config, lock_file, ()), run=run, console=console)
     else:
-        lock = pipeline.read_lock_for(chosen, find_lock_file(config, lock_file, ()))
+        lock = locking.read_lock_for(chosen, find_lock_file(config, lock_file, ()))
     return pipeline.decide(chosen, lock)
 
 
@@ -175,34 +184,33 @@ def rehearse_build(
     return manifest
 
 
-def reject_lock_file(lock_file: Path | None) -> None:
-    """Reject --lock together with --rehearse: a lock of real artifacts has no stand-ins."""
-    if lock_file is not None:
+def check_lock_options(lock_file: Path | None, *, frozen: bool, rehearse: bool) -> None:
+    """Reject --lock and --frozen together with --rehearse: a lock of real artifacts has no stand-ins."""
+    given = "--lock" if lock_file is not None else "--frozen" if frozen else ""
+    if rehearse and given:
         raise ConfigError(
-            "--lock cannot be used together with --rehearse",
-            hint="leave --lock out: a rehearsal makes a lock of its own, for its stand-ins",
+            f"{given} cannot be used together with --rehearse",
+            hint=f"leave {given} out: a rehearsal makes a lock of its own, for its stand-ins",
         )
 
 
-def check_faults(names: Sequence[str], clouds: Sequence[str], *, rehearse: bool) -> None:
-    """Reject unknown faults, and faults without --rehearse."""
+def check_rehearsal_options(
+    names: Sequence[str], targets: Sequence[PreparedTarget], *, no_boot: bool, rehearse: bool
+) -> None:
+    """Reject --no-boot and faults without --rehearse, and unknown faults."""
+    if no_boot and not rehearse:
+        raise ConfigError("--no-boot can only be used together with --rehearse", hint="leave --no-boot out")
     if not names:
         return
     if not rehearse:
         raise ConfigError(
             "--fault can only be used together with --rehearse",
-            hint=f"add --rehearse: imagegen causes no faults in a real {clouds[0]} account",
+            hint=f"add --rehearse: imagegen causes no faults in a real {targets[0].spec.provider} account",
         )
     from imagegen.rehearsal.faults.table import find_faults
 
-    for cloud in clouds:
-        find_faults(names, cloud)
-
-
-def check_no_boot(*, no_boot: bool, rehearse: bool) -> None:
-    """Reject --no-boot without --rehearse."""
-    if no_boot and not rehearse:
-        raise ConfigError("--no-boot can only be used together with --rehearse", hint="leave --no-boot out")
+    for target in targets:
+        find_faults(names, target.spec.provider)
 
 
 def import_rehearsal() -> ModuleType:

@@ -38,6 +38,7 @@ VERBS: Final = {
     "rules": "List the rules, or explain one.",
     "samples": "Write what the cluster needs for an image.",
     "schema": "Print the JSON Schema of a config.",
+    "sign-list": "List the scripts to sign.",
     "steps": "Show what each step does on the machine.",
     "tools": "Find or install Packer and its plugins.",
     "validate": "Check configs.",

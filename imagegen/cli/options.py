@@ -55,6 +55,11 @@ LOCK = click.option(
     type=click.Path(path_type=Path),
     help="The lock; by default <config>.lock.json beside the config.",
 )
+FROZEN = click.option(
+    "--frozen",
+    is_flag=True,
+    help="Look up nothing: the lock must be complete. What the cache has of it is verified.",
+)
 REHEARSED_LOCK = click.option(
     "--rehearse", is_flag=True, help="Without a lock: make one from stand-ins of the cloud on this machine."
 )

@@ -106,6 +106,10 @@ def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/gue
     changed = sum(item["status"] == "changed" for item in resources)
     other = [item["id"] for item in resources if item["status"] not in ("ok", "changed")]
     verdict = f"not as planned: {', '.join(other)}" if other else "all as planned"
+    signatures = list(report.get("signatures", {}).values())
+    if signatures:
+        there = signatures.count("machine")
+        verdict += f"; {counted(len(signatures), 'signature')}, {there} checked on the machine too"
     return f"{counted(len(resources), 'resource')}, {changed} changed by the build, {verdict}"
 
 

@@ -20,7 +20,7 @@ class ReplacedArtifact:
     address: str
     """The public address that the override replaces."""
     file: str = ""
-    """Its name in the folder of a base URL; empty if it has its own URL."""
+    """Its file name, if the override is a base URL or of one of the files of a base URL."""
     conditional: bool = False
     """Whether some configs do not need it."""
 
@@ -35,8 +35,8 @@ def overrides() -> dict[str, list[ReplacedArtifact]]:
         for name, meta in step.meta.artifacts.items():
             file = (meta.path or "").rpartition("/")[2]
             artifact = ReplacedArtifact(name, step.name, meta.url or f"{meta.base}/{meta.path}", file, bool(meta.when))
-            if meta.override:
-                found.setdefault(meta.override, []).append(artifact)
+            for override in meta.overrides:
+                found.setdefault(override, []).append(artifact)
     return dict(sorted(found.items()))
 
 
@@ -50,10 +50,12 @@ def override_lines(found: Mapping[str, Sequence[ReplacedArtifact]], width: int) 
 
 def _content(artifacts: Sequence[ReplacedArtifact]) -> str:
     """What the URL of an override must serve."""
-    if files := [artifact.file for artifact in artifacts if artifact.file]:
+    files = list(dict.fromkeys(artifact.file for artifact in artifacts if artifact.file))
+    if len(files) > 1:
         used = " (those that the config uses)" if any(artifact.conditional for artifact in artifacts) else ""
-        return f"a folder with {', '.join(files[:-1])} and {files[-1]}{used}"
-    return artifacts[0].artifact
+        listed = f"{', '.join(files[:-1])} and {files[-1]}{used}"
+        return f"a folder with {listed}, or of an archive with them, or a template with {{name}}"
+    return f"{files[0]}, or of an archive with it" if files else artifacts[0].artifact
 
 
 def known_facts() -> Known:

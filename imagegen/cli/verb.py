@@ -13,13 +13,13 @@ _PACKAGE: Final = "imagegen.cli.verbs"
 class Verb(click.Command):
     """A verb's name and its line of help. The rest is in its module, which is imported when the verb is called.
 
-    `build` is the function `build` of `verbs/build.py`, and `artifacts inspect` the function `artifacts_inspect` of
-    `verbs/artifacts/inspect.py`.
+    `build` is the function `build` of `verbs/build.py`, `sign-list` the function `sign_list` of `verbs/sign_list.py`,
+    and `artifacts inspect` the function `artifacts_inspect` of `verbs/artifacts/inspect.py`.
     """
 
     def __init__(self, words: str, line: str) -> None:
         super().__init__(words.split()[-1], short_help=line)
-        self._words = words.split()
+        self._words = words.replace("-", "_").split()
 
     def make_context(
         self,

@@ -35,11 +35,31 @@ class Signer(Strict):
         examples=["0123456789abcdef0123456789abcdef01234567"],
     )
 
+    def given(self) -> dict[str, str]:
+        """The keys that were given."""
+        return self.model_dump(exclude_none=True)
+
+
+def _check_signer(signer: str | Signer) -> str | Signer:
+    # Only configs with signers need it.
+    from imagegen.authenticode.signer import parse_signer
+
+    try:
+        parse_signer(signer if isinstance(signer, str) else signer.given())
+    except ValueError as error:
+        raise InvalidValue(
+            str(error), "`imagegen artifacts inspect FILE` shows who signed a file, in the form to write here"
+        ) from None
+    return signer
+
 
 # Discriminated unions, so that error messages are about the form that was used.
 AskedSigner = Annotated[
-    Annotated[Line, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
-    pydantic.Discriminator(lambda given: "(text)" if isinstance(given, str) else "(signer)"),
+    Annotated[
+        Annotated[Line, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
+        pydantic.Discriminator(lambda given: "(text)" if isinstance(given, str) else "(signer)"),
+    ],
+    pydantic.AfterValidator(_check_signer),
 ]
 
 
@@ -47,7 +67,7 @@ class PinnedUrl(Strict):
     """Another source of an artifact, with its sha256 and signer."""
 
     url: HttpsUrl = pydantic.Field(
-        description="The https URL of the artifact; for a base URL, the folder with the files.",
+        description="The https URL of the artifact; a base URL is a folder, a template with `{name}`, or an archive.",
         examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
     )
     sha256: PastedSha256 | None = pydantic.Field(
@@ -65,9 +85,16 @@ AskedOverride = Annotated[
     Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],
     pydantic.Discriminator(lambda given: "(url)" if isinstance(given, str) else "(pinned)"),
 ]
+
+
+def is_url(crl: object) -> bool:
+    """Whether a list of revoked certificates is a URL, and not a file. A file cannot have such a name."""
+    return "://" in str(crl)
+
+
 AskedCrl = Annotated[
     Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[RelativePath, pydantic.Tag("(file)")],
-    pydantic.Discriminator(lambda given: "(url)" if str(given).startswith("https:") else "(file)"),
+    pydantic.Discriminator(lambda given: "(url)" if is_url(given) else "(file)"),
 ]
 
 
@@ -161,19 +188,21 @@ class ArtifactPolicy(Strict):
     )
     allowed_hosts: list[HostAndPort] = pydantic.Field(
         default=[],
-        description="The only hosts from which imagegen downloads. Empty: all hosts.",
+        description="The only hosts from which imagegen downloads, after a redirect too. Empty: all hosts.",
         examples=[["artifacts.example.com"]],
     )
     denied_hosts: list[HostAndPort] = pydantic.Field(
         default=[],
-        description="Hosts from which imagegen never downloads, not even after a redirect.",
+        description="Hosts from which imagegen never downloads, not even after a redirect. A host without a port is "
+        "denied on every port.",
         examples=[["mirror.example.com"]],
     )
     quarantine_days: int = pydantic.Field(
         default=0,
         ge=0,
         le=365,
-        description="Reject artifacts that were published less than this number of days ago.",
+        description="Reject artifacts that were published less than this number of days ago, or nobody knows when. An "
+        "artifact with a sha256 in the config is accepted. 0: accept all.",
         examples=[7],
     )
     credentials: list[ArtifactCredentials] = pydantic.Field(

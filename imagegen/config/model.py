@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import pydantic
 
-from imagegen.config.artifact_policy import ArtifactPolicy, AskedOverride
+from imagegen.config.artifact_policy import ArtifactPolicy, AskedOverride, is_url
 from imagegen.config.first_boot import CloudbaseInit, Ssh
 from imagegen.config.node import Cni, HostNames, ImageTarball, Kubernetes, Proxy, RegistryCredentials, Runtime, Windows
 from imagegen.config.targets import Targets
@@ -299,12 +299,19 @@ class ImageConfig(Strict):
         """The scripts of the end of the build, in the long form."""
         return [Script(file=script) if isinstance(script, str) else script for script in self.scripts]
 
+    @property
+    def requires_signatures(self) -> bool:
+        """Whether downloads must be signed: all of them, or some overrides."""
+        pinned = (override for override in self.overrides.values() if not isinstance(override, str))
+        return self.artifacts.signatures is not None or any(override.signer is not None for override in pinned)
+
     def own_files(self) -> dict[YamlPath, str]:
         """The files beside the config that go to the machine, by the path of their key."""
         lists = {
             ("scripts",): [script.file for script in self.all_scripts],
             ("kubeadm_scripts", "pre"): self.kubeadm_scripts.pre,
             ("kubeadm_scripts", "post"): self.kubeadm_scripts.post,
+            ("windows", "trusted_roots"): self.windows.trusted_roots,
         }
         named: dict[YamlPath, str] = {
             (*at, index): file for at, files in lists.items() for index, file in enumerate(files)
@@ -312,6 +319,15 @@ class ImageConfig(Strict):
         if self.wins and self.wins.policy:
             named["wins", "policy"] = self.wins.policy
         return named
+
+    def trust_files(self) -> dict[YamlPath, str]:
+        """The files beside the config with which signatures are judged, by the path of their key."""
+        policy = self.artifacts.signatures
+        if policy is None:
+            return {}
+        at: YamlPath = ("artifacts", "signatures")
+        named = {(*at, "crls", index): crl for index, crl in enumerate(policy.crls) if not is_url(crl)}
+        return {(*at, "roots"): policy.roots, **named} if policy.roots else named
 
 
 class ConfigFile(ImageConfig):

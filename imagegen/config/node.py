@@ -84,8 +84,8 @@ class Windows(Strict):
     )
     trusted_roots: list[RelativePath] = pydantic.Field(
         default=[],
-        description="PEM files in the folder of the config with root certificates that the machine trusts: of your own "
-        "certificate authority, or of one that Windows would fetch from the internet.",
+        description="PEM or DER files in the folder of the config with root certificates that the machine trusts: of "
+        "your own certificate authority, or of one that Windows would fetch from the internet.",
         examples=[["roots/example-root.pem"]],
     )
 

@@ -130,11 +130,6 @@ def check_authority(text: str) -> str:
     return text
 
 
-def plain_host(host: str) -> str:
-    """A host in the form for comparisons: in lower case, and without the default port of https."""
-    return host.lower().removesuffix(":443")
-
-
 def _check_url(url: str) -> str:
     check_authority(url.split("/")[2])
     return url

@@ -34,8 +34,8 @@ class Download:
 
     name: str
     url: str
-    override: str | None
-    """The key of the config that gives another URL."""
+    overrides: tuple[str, ...]
+    """The keys of the config that give another URL. The first of them wins."""
     when: str
     """The condition for it."""
 
@@ -66,6 +66,7 @@ class DescribedStep:
     follows: tuple[str, ...]
     """The steps before it."""
     needs_restart_of: tuple[str, ...]
+    is_first: bool
     is_last: bool
     rounds: int
     timeout_s: int
@@ -85,6 +86,7 @@ def describe_step(step: Step) -> DescribedStep:
         when=meta.when or ALWAYS,
         follows=tuple(meta.after),
         needs_restart_of=tuple(meta.needs_restart_of),
+        is_first=meta.first,
         is_last=meta.last,
         rounds=meta.rounds,
         timeout_s=meta.timeout_s,
@@ -94,7 +96,7 @@ def describe_step(step: Step) -> DescribedStep:
             Download(
                 name=name,
                 url=artifact.url or f"{artifact.base}/{artifact.path}",
-                override=f"overrides.{artifact.override}" if artifact.override else None,
+                overrides=tuple(f"overrides.{override}" for override in artifact.overrides),
                 when=artifact.when or ALWAYS,
             )
             for name, artifact in meta.artifacts.items()
@@ -168,7 +170,8 @@ def step_lines(step: DescribedStep, width: int) -> Iterator[str]:
     """A step as text."""
     yield from _wrapped(f"{step.name}: {step.summary}", width, "", "  ")
     yield from _wrapped(f"In a plan: {'always' if step.when == ALWAYS else f'if {step.when}'}", width, "  ", "    ")
-    order = "after every other step" if step.is_last else f"after {', '.join(step.follows)}" if step.follows else ""
+    order = f"after {', '.join(step.follows)}" if step.follows else ""
+    order = "before every other step" if step.is_first else "after every other step" if step.is_last else order
     restart = f"after the restart that {', '.join(step.needs_restart_of)} needs" if step.needs_restart_of else ""
     if order or restart:
         yield from _wrapped(f"Runs {' and '.join(filter(None, [order, restart]))}", width, "  ", "    ")
@@ -187,7 +190,7 @@ def step_lines(step: DescribedStep, width: int) -> Iterator[str]:
     if step.artifacts:
         yield from ["", "Artifacts"]
         for artifact in step.artifacts:
-            replaced = f", replaced by {artifact.override}" if artifact.override else ""
+            replaced = f", replaced by {' or '.join(artifact.overrides)}" if artifact.overrides else ""
             condition = "" if artifact.when == ALWAYS else f", if {artifact.when}"
             yield from _wrapped(f"{artifact.name}{replaced}{condition}", width, "  ", "    ")
             # Not wrapped, so that it can be copied.

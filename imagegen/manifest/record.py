@@ -104,6 +104,8 @@ def _differences(report: GuestReport, plan: BuildPlan) -> list[str]:
     if reported != planned:
         odd = sorted(set(reported) ^ set(planned)) or ["their order"]
         differences.append(f"its resources differ from the plan's: {', '.join(odd[:3])}")
+    if report.signatures.keys() != plan.build.signatures.keys():
+        differences.append("its signatures are not those of the plan")
     return differences
 
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from imagegen.manifest.model import Json
-from imagegen.resources.model import Strict
+from imagegen.resources.model import Sha256, Strict
 
 
 class ReportedPhase(Strict):
@@ -38,3 +38,5 @@ class GuestReport(Strict):
     machine: Json
     phases: list[ReportedPhase]
     resources: list[ReportedResource]
+    signatures: dict[Sha256, Literal["machine", "host"]] = {}
+    """Who checked the signature of each signed file. The report of an older imagegen has none."""

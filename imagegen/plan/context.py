@@ -1,24 +1,22 @@
 """Orders and evaluates the steps of a settled spec, with the values that they may read. Pure.
 
-Also applies the config's policy for downloads: the mirror, the allowed hosts and the proxy of the machine.
+Also applies the config's policy for downloads, and finds the proxy of the machine.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import graphlib
 import itertools
 import re
-import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.request import ArtifactRequest, Override
 from imagegen.catalog.facts import paths, table
-from imagegen.config.value_types import plain_host
-from imagegen.errors import ConfigError, Problem
+from imagegen.errors import ConfigError
+from imagegen.plan.download_policy import host_of, host_policy, with_mirror, with_publishing
 from imagegen.resources.image_name import ImageName
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import Step, StepMeta
@@ -26,7 +24,6 @@ from imagegen.steps.model import Step, StepMeta
 if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
     from imagegen.config.node import Proxy
-    from imagegen.documents.yaml import Document
     from imagegen.settle.spec import Spec
 
 # The sections about the content of the image. Steps may read only these.
@@ -55,7 +52,8 @@ def step_context(spec: Spec) -> dict[str, object]:
 
 def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
     """The steps in order, each with the names of all steps that it must follow. Equal steps are ordered by name."""
-    direct = {name: sorted(_steps_before(steps[name].meta, set(steps) - {name})) for name in sorted(steps)}
+    first = {name for name, step in steps.items() if step.meta.first}
+    direct = {name: sorted(_steps_before(steps[name].meta, set(steps) - {name}, first)) for name in sorted(steps)}
     try:
         ordered = list(graphlib.TopologicalSorter(direct).static_order())
     except graphlib.CycleError as error:
@@ -63,9 +61,11 @@ def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
         for other, name in itertools.pairwise(error.args[1]):
             meta = steps[name].meta
             lists = {"after": meta.after, "needs_restart_of": meta.needs_restart_of}
-            found = next(((key, names.index(other)) for key, names in lists.items() if other in names), ("last",))
+            place = next(((key, names.index(other)) for key, names in lists.items() if other in names), ("last",))
             message = f'"{other}" itself comes after "{name}"'
-            problems.append(steps[name].described.problem(found, message, "remove one of them"))
+            if place == ("last",) and not meta.last:
+                name, place, message = other, ("first",), f'"{other}" is first, but comes after "{name}"'
+            problems.append(steps[name].described.problem(place, message, "remove one of them"))
         raise ConfigError(
             f"these steps form a cycle: {', '.join(sorted(set(error.args[1])))}", problems=problems
         ) from None
@@ -76,8 +76,10 @@ def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
     return dict(sorted(earlier.items(), key=lambda item: (len(item[1]), item[0])))
 
 
-def _steps_before(meta: StepMeta, others: set[str]) -> set[str]:
-    return others if meta.last else {*meta.after, *meta.needs_restart_of}
+def _steps_before(meta: StepMeta, others: set[str], first: set[str]) -> set[str]:
+    if meta.last:
+        return others
+    return {*meta.after, *meta.needs_restart_of} | (set() if meta.first else first)
 
 
 def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep, ...]:
@@ -91,22 +93,21 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
     for name, earlier in order_steps(steps).items():
         if applies(steps[name], context):
             step = evaluate_step(steps[name], context, overrides, spec.own_files)
-            requests = {key: _mirrored(request, spec.config) for key, request in step.requests.items()}
+            requests = {
+                key: with_publishing(with_mirror(request, spec.config)) for key, request in step.requests.items()
+            }
             evaluated.append(dataclasses.replace(step, requests=requests, earlier=earlier))
     return tuple(evaluated)
 
 
-def _mirrored(request: ArtifactRequest, config: ImageConfig) -> ArtifactRequest:
-    """The request with its public URL changed to that of the mirror. URLs of the config are not changed."""
-    mirror = config.artifacts.mirror
-    if mirror is None or request.own:
-        return request
-    return dataclasses.replace(request, url=f"{mirror.rstrip('/')}/{request.url.removeprefix('https://')}")
-
-
 def artifact_requests(evaluated: tuple[EvaluatedStep, ...]) -> dict[str, ArtifactRequest]:
-    """All artifacts that the steps download, by name."""
-    return {name: request for step in evaluated for name, request in step.requests.items()}
+    """All artifacts that the steps download, by name. Several steps may take files from one artifact."""
+    requests: dict[str, ArtifactRequest] = {}
+    for name, request in (item for step in evaluated for item in step.requests.items()):
+        before = requests.get(name, request)
+        files = tuple(dict.fromkeys((*before.files, *request.files)))
+        requests[name] = dataclasses.replace(request, files=files)
+    return requests
 
 
 def image_requests(
@@ -118,18 +119,19 @@ def image_requests(
     builds, isolated = _builds(spec)
     containerd = spec.config.runtime.containerd
     mirrors = containerd.registry_mirrors if containerd else {}
+    hosts = host_policy(spec.config)
     requests = {}
     for item in evaluated:
         drafts = [draft.fields for draft in item.drafts if draft.kind == "image"]
         for reference in (fields.get("name") for fields in drafts if with_tarballs or not fields.get("artifact")):
             name = ImageName.parse(str(reference))
-            allowed = tuple(url for url in mirrors.get(name.registry, []) if _is_allowed(_host_of(url), spec.config))
-            asks = _is_allowed(name.registry, spec.config)
+            allowed = tuple(url for url in mirrors.get(name.registry, []) if hosts.is_allowed(host_of(url)))
+            asks = hosts.is_allowed(name.registry)
             requests[str(name)] = ImageRequest(
                 *(name, builds, allowed),
                 asks_registry=asks,
                 isolated_builds=isolated,
-                may_ask=functools.partial(_is_allowed, config=spec.config),
+                hosts=hosts,
             )
     return requests
 
@@ -154,31 +156,6 @@ def _builds(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return builds, tuple(sorted({*isolated} - {*builds}, reverse=True))
 
 
-def _host_of(url: str) -> str:
-    return urllib.parse.urlsplit(url).netloc
-
-
-def _is_allowed(host: str, config: ImageConfig) -> bool:
-    allowed = {plain_host(one) for one in config.artifacts.allowed_hosts}
-    return not allowed or plain_host(host) in allowed
-
-
-def refused_registries(spec: Spec, evaluated: Iterable[EvaluatedStep]) -> Iterator[Problem]:
-    """A problem for each registry that the policy does not allow, if none of its mirrors is allowed either."""
-    refused: dict[str, list[str]] = {}
-    for request in image_requests(evaluated, spec).values():
-        if not request.asks_registry and not request.mirrors:
-            refused.setdefault(request.name.registry, []).append(str(request.name))
-    for registry, names in sorted(refused.items()):
-        problem = spec.document.problem(
-            ("artifacts", "allowed_hosts"),
-            f"{registry} is not an allowed host, but {', '.join(names)} would be looked up there",
-            f"add {registry} to artifacts.allowed_hosts, or an allowed mirror of it to "
-            "runtime.containerd.registry_mirrors",
-        )
-        yield dataclasses.replace(problem, rule="host-allowed")
-
-
 def components_of(evaluated: Iterable[EvaluatedStep]) -> dict[str, str]:
     """The version of every component that the steps install, for tags, manifest and `imagegen plan`."""
     components: dict[str, str] = {}
@@ -195,25 +172,6 @@ def components_of(evaluated: Iterable[EvaluatedStep]) -> dict[str, str]:
 
 # A domain with its subdomains, or an IPv4 address; with a port, only that port.
 _ENTRY = re.compile(r"(?:\*?\.)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(?::([0-9]+))?")
-
-
-def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], document: Document) -> Iterator[Problem]:
-    """A problem for each host that the policy does not allow, with its artifacts."""
-    allowed = {plain_host(host) for host in config.artifacts.allowed_hosts}
-    refused: dict[str, list[ArtifactRequest]] = {}
-    for request in (request for step in evaluated for request in step.requests.values()):
-        host = plain_host(_host_of(request.url))
-        if host not in allowed:
-            refused.setdefault(host, []).append(request)
-    for host, requests in sorted(refused.items()):
-        names = ", ".join(sorted({request.name for request in requests}))
-        overrides = ", ".join(sorted({request.key for request in requests}))
-        problem = document.problem(
-            ("artifacts", "allowed_hosts"),
-            f"{host} is not an allowed host, but {names} would be downloaded from it",
-            f"set artifacts.mirror, or {overrides}, or add the host to artifacts.allowed_hosts",
-        )
-        yield dataclasses.replace(problem, rule="host-allowed")
 
 
 def download_proxy(proxy: Proxy | None) -> dict[str, object] | None:

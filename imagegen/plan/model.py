@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import TypeVar
 
+from imagegen.artifacts.request import host_of
 from imagegen.canonical import digest
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 # Each line is a reason to rebuild all older images: the lines salt every identity. Never edit a line; append new ones.
 ERRATA: tuple[str, ...] = ()
 
-# The time that Packer and the cloud need to create, generalise and capture the machine.
-_AROUND_PHASES_S = 3 * 3600
+# The time that Packer and the cloud need to create and capture the machine.
+_CREATE_S, _CAPTURE_S = 3600, 2 * 3600
+_AROUND_PHASES_S = _CREATE_S + _CAPTURE_S
 
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
 
@@ -131,9 +133,18 @@ class BuildPart:
     proxy: dict[str, object] | None = None
     registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """For each registry the names of the environment variables with its credentials."""
+    download_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """For each host with private artifacts the way to sign in: names of environment variables, or of a cloud."""
     signatures: Mapping[str, PlannedSignature] = dataclasses.field(default_factory=dict)
     """The signatures of the files that the machine gets, by the sha256 of the file. Not part of the image, because a
     signature is a part of the file's own bytes."""
+    all_signed: bool = False
+    """Whether PowerShell runs only signed scripts on the machine."""
+
+    @property
+    def private_downloads(self) -> dict[str, str]:
+        """The URLs of the artifacts whose host needs credentials, by their names."""
+        return {name: url for name, url in self.downloads.items() if host_of(url) in self.download_credentials}
 
     @property
     def longest_s(self) -> int:
@@ -160,6 +171,20 @@ class BuildPlan(Generic[S]):
         """The identity: the sha256 of the canonical image part, salted with the errata."""
         # As `as_json`, without its copies: each folder and message has the identity.
         return digest({"errata": list(ERRATA), "image": _with_provider_as_target(dict(vars(self.image)))})
+
+    @property
+    def downloading_phases(self) -> tuple[str, ...]:
+        """The phases that may download private artifacts: from the first that has one on, because a phase also sets
+        what is no longer as an earlier phase left it."""
+        private, phases = self.build.private_downloads.keys(), self.image.phases
+        have = [any(item.fields.get("artifact") in private for item in phase.resources()) for phase in phases]
+        return tuple(phase.name for phase in phases[have.index(True) :]) if any(have) else ()
+
+    @property
+    def downloads_s(self) -> int:
+        """How long after its start a build may download private artifacts: until its last phase has ended."""
+        after_s = 60 * self.build.timeouts_min["generalise"] + _CAPTURE_S
+        return self.build.longest_s - after_s
 
     @property
     def short_id(self) -> str:

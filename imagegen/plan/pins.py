@@ -1,4 +1,4 @@
-"""Fills in what the lock says about a resource: the digests of an archive's files, and a container image. Pure."""
+"""Fills in what the lock says about a resource: a container image of a registry or a tarball. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock, LockedArtifact
 
 _SAVE: Final = "save it under this name with `docker save` of Docker 25 or later, or with `ctr images export`"
-
-
-def pin_members(fields: dict[str, Any], artifact: LockedArtifact) -> tuple[list[str], str]:
-    """Fill in the digests of the files that a resource takes from an archive. Returns the files that the archive does
-    not have, and the key that names them."""
-    if fields.get("member"):
-        digest = (artifact.members or {}).get(str(fields.get("member")))
-        fields["sha256"] = digest
-        return ([] if digest else [str(fields.get("member"))]), "member"
-    missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), fields.pop("expect", None))
-    return missing, "expect"
 
 
 def pin_image(
@@ -64,18 +53,3 @@ def _pin_tarball(
     fields |= {"layers": variant.layers, "size": variant.size}
     fields["digest"] = variant.config if fields.get("docker") else found.digest
     return None
-
-
-def _members(
-    artifact: LockedArtifact, strip: int, wanted: list[str] | None
-) -> tuple[list[str], list[dict[str, object]]]:
-    """The wanted files that an archive does not have, and the files that it unpacks."""
-    left = {
-        "\\".join(path.split("/")[strip:]): digest
-        for path, digest in (artifact.members or {}).items()
-        if path.count("/") >= strip
-    }
-    names = sorted(left) if wanted is None else wanted
-    return [name for name in names if name not in left], [
-        {"path": name, "sha256": left[name]} for name in names if name in left
-    ]

@@ -11,9 +11,9 @@ import collections
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -28,6 +28,8 @@ from imagegen.plan.context import (
     download_proxy,
     image_requests,
 )
+from imagegen.plan.download_policy import download_credentials
+from imagegen.plan.fitting import UnfitError, fit
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -38,8 +40,9 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
-from imagegen.plan.pins import pin_image, pin_members
-from imagegen.plan.signatures import plan_signatures
+from imagegen.plan.pins import pin_image
+from imagegen.plan.settings import stated_settings
+from imagegen.plan.signatures import find_unchecked, plan_signatures, signature_requests
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, Resource
 from imagegen.resources.update import ENGINE_MODULE
@@ -48,7 +51,7 @@ from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
     from imagegen.artifacts.image_lookup import ImageRequest
-    from imagegen.config.model import ImageConfig
+    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
 
@@ -152,12 +155,10 @@ def resolve(
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider, guest)
-    limits = {name: minutes * 60 for name, minutes in config.timeouts.steps.items()}
-    notes = {
-        item.step.name: StepNotes(item.step.meta.summary, limits.get(item.step.name, _time_limit(item)))
-        for item in evaluated
+    notes = {item.step.name: _notes(item, config.timeouts.steps) for item in evaluated}
+    bundle = needed_files(guest, _kinds_of(phases)) | {
+        path: text for step in evaluated for path, text in step.texts.items()
     }
-    bundle = _select_needed(guest, phases) | {path: text for step in evaluated for path, text in step.texts.items()}
     image = ImagePart(
         provider=spec.provider,
         windows=config.windows.model_dump(include={"release", "edition"}) | {"build": spec.facts.windows_build},
@@ -180,12 +181,19 @@ def resolve(
             phase.name: _PHASE_MARGIN_S + sum(notes[step.name].timeout_s for step in phase.steps) for phase in phases
         },
         timeouts_min=config.timeouts.model_dump(include={"winrm", "restart", "generalise"}),
-        stated=_stated(spec),
+        stated=stated_settings(spec),
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
-        signatures=plan_signatures(lock.artifacts[name] for name in sorted(requests)),
+        download_credentials=download_credentials(config),
+        signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
+        all_signed=spec.facts.all_signed,
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
+
+
+def _notes(item: EvaluatedStep, minutes: Mapping[str, int]) -> StepNotes:
+    own = minutes.get(item.step.name)
+    return StepNotes(item.step.meta.summary, _time_limit(item) if own is None else own * 60)
 
 
 def _time_limit(item: EvaluatedStep) -> int:
@@ -203,45 +211,25 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
     wanted = artifact_requests(evaluated)
     have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
+    unchecked = have & find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
     images = image_requests(evaluated, spec)
     known = {name for name in images.keys() & lock.images.keys() if lock.images[name].answers(images[name])}
-    return missing + [name for name in wanted if name not in have] + [name for name in images if name not in known]
+    return [
+        *missing,
+        *(name for name in wanted if name not in have),
+        *(f"the signatures of {name}" for name in wanted if name in unchecked),
+        *(name for name in images if name not in known),
+    ]
 
 
-def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
-    """The engine's files and the scripts of the kinds in the plan, so that other kinds do not change the image."""
-    kinds = {f"kinds/{resource.kind}.ps1" for phase in phases for resource in phase.resources()}
-    return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
+def needed_files(guest: Mapping[str, bytes], kinds: Collection[str]) -> dict[str, bytes]:
+    """The engine's files and the scripts of these kinds, so that other kinds do not change the image."""
+    scripts = {f"kinds/{kind}.ps1" for kind in kinds}
+    return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in scripts}
 
 
-def _pinned(config: ImageConfig) -> Iterator[tuple[str, str]]:
-    """The digests that the config gives, each with its key."""
-    for name, override in config.overrides.items():
-        if not isinstance(override, str) and override.sha256:
-            yield name, override.sha256
-    for at, program in enumerate(config.executables):
-        if program.sha256:
-            yield f"executables[{at}]", program.sha256
-    for at, tarball in enumerate(config.image_tarballs):
-        if tarball.sha256:
-            yield f"image_tarballs[{at}]", tarball.sha256
-    for at, provider in enumerate(config.credential_providers):
-        if provider.sha256:
-            yield f"credential_providers[{at}]", provider.sha256
-
-
-def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
-    config = spec.config
-    return {
-        "kube_proxy": config.kube_proxy,
-        "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
-        "artifacts": {
-            **config.artifacts.model_dump(mode="json", include={"allowed_hosts", "require_sha256"}),
-            "pinned": dict(_pinned(config)),
-        },
-        "allow_eol": config.allow_eol,
-        "set": cast("dict[str, pydantic.JsonValue]", dict(spec.document.sets)),
-    }
+def _kinds_of(phases: Iterable[Phase]) -> set[str]:
+    return {resource.kind for phase in phases for resource in phase.resources()}
 
 
 def _phases(
@@ -252,12 +240,15 @@ def _phases(
     guest: Mapping[str, bytes],
 ) -> tuple[Phase, ...]:
     problems: list[Problem] = []
-    typed = [(step, tuple(_resources(step, lock, images, guest, problems))) for step in evaluated]
+    requests = artifact_requests(evaluated)
+    typed = [(step, tuple(_resources(step, lock, requests, images, guest, problems))) for step in evaluated]
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
+    # A resource that is missing here makes no path, and that says nothing about those which need it.
+    missing = () if problems else _find_missing_paths(placed, stock_paths(provider))
     problems += [
         *find_wrong_restarts(typed),
-        *_find_missing_paths(placed, stock_paths(provider)),
+        *missing,
         *_find_duplicates(placed),
     ]
     if problems:
@@ -282,35 +273,32 @@ def _planned(item: PlacedResource) -> PlannedResource:
 def _resources(
     step: EvaluatedStep,
     lock: Lock,
+    requests: Mapping[str, ArtifactRequest],
     images: Mapping[str, ImageRequest],
     guest: Mapping[str, bytes],
     problems: list[Problem],
 ) -> Iterator[tuple[Draft, Resource]]:
     document = step.step.resources
     for draft in step.drafts:
-        fields = dict(draft.fields)
-        artifact = lock.artifacts.get(str(fields.get("artifact")))
-        if artifact is not None and (draft.kind == "archive" or fields.get("member")):
-            missing, key = pin_members(fields, artifact)
-            if missing:
-                members = ", ".join(sorted(artifact.members or {})[:12])
-                message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
-                problems.append(document.problem((*draft.path, key), message, f"it has {members}"))
-                continue
+        fields, name = dict(draft.fields), str(draft.fields.get("artifact"))
+        artifact = lock.artifacts.get(name)
         if draft.kind == "image":
             missing_image = pin_image(fields, lock, images, artifact)
             if missing_image:
                 problems.append(document.problem(draft.path, *missing_image))
                 continue
-        if draft.kind == "file" and "sha256" not in fields and artifact is not None:
-            fields["sha256"] = artifact.sha256
         if fields.get("source") == ENGINE_MODULE:
             fields["sha256"] = _sha256(guest[ENGINE_MODULE])
-        kind = KINDS[draft.kind]
         try:
-            yield draft, kind.model_validate(fields)
-        except pydantic.ValidationError as error:
-            problems += model_problems(error, document, kind, draft.path)
+            fitted = fit(draft.kind, fields, artifact, requests[name]) if artifact else [(draft.kind, fields)]
+        except UnfitError as error:
+            problems.append(document.problem((*draft.path, error.key), str(error), error.hint))
+            continue
+        for kind, final in fitted:
+            try:
+                yield dataclasses.replace(draft, kind=kind), KINDS[kind].model_validate(final)
+            except pydantic.ValidationError as error:
+                problems += model_problems(error, document, KINDS[kind], draft.path)
 
 
 def _find_missing_paths(placed: Iterable[PlacedResource], stock: Iterable[str]) -> Iterator[Problem]:

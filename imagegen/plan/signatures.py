@@ -1,28 +1,195 @@
-"""The signatures that the machine must find on its programs, from the lock. Pure."""
+"""What a config requires of the signatures of its downloads, and those that the machine must find. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.artifacts.lock import WHOLE_FILE
+from imagegen.artifacts.lock import WHOLE_FILE, LockedArtifact
+from imagegen.artifacts.members import file_name
+from imagegen.artifacts.signature_request import SignatureRequest, TrustSources, is_covered
+from imagegen.authenticode.signer import SignerRule, parse_signer
+from imagegen.catalog.facts import table
+from imagegen.config.artifact_policy import PinnedUrl, Signer, is_url
+from imagegen.errors import WARNING
+from imagegen.plan.fitting import UnfitError, fit
 from imagegen.plan.model import PlannedSignature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from imagegen.artifacts.lock import LockedArtifact
+    from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.artifacts.signature_request import UsedFiles
+    from imagegen.config.model import ImageConfig
+    from imagegen.documents.yaml import Document
+    from imagegen.errors import Problem
+    from imagegen.settle.spec import Spec
+    from imagegen.steps.evaluate import Draft, EvaluatedStep
+
+_SECTION: Final = "artifacts.signatures"
+_GENERAL_KEY: Final = f"{_SECTION}.signers"
+_OVERRIDES: Final = "overrides."
 
 
-def plan_signatures(artifacts: Iterable[LockedArtifact]) -> Mapping[str, PlannedSignature]:
-    """The signature of each signed file by the sha256 of the file. Empty if the lock has none."""
-    return {
-        artifact.sha256 if file == WHOLE_FILE else (artifact.members or {})[file]: PlannedSignature(
-            signer=one.signer,
-            thumbprint=one.thumbprint,
-            root=one.root.subject,
-            root_thumbprint=one.root.thumbprint,
-            hidden=None if one.by == "own" else one.by,
+@dataclasses.dataclass(frozen=True)
+class _UsedFiles:
+    """The files that resources put on the machine. Windows knows a file by its name there."""
+
+    uses: tuple[tuple[ArtifactRequest, Draft], ...]
+
+    def select(self, members: Mapping[str, str] | None) -> dict[str, frozenset[str]]:
+        """As the plan takes them from this archive, or from the file itself."""
+        # Only its members matter here, and there may be many: they are not validated again.
+        known = None if members is None else dict(members)
+        artifact = LockedArtifact.model_construct(url="", sha256="", size=0, members=known)
+        found: dict[str, set[str]] = {}
+        for request, draft in self.uses:
+            # An archive without the file that a resource needs is reported where the plan is made.
+            with contextlib.suppress(UnfitError):
+                for kind, fields in fit(draft.kind, dict(draft.fields), artifact, request):
+                    for member, name in _files(kind, fields, members, request):
+                        found.setdefault(member, set()).add(name)
+        return {member: frozenset(names) for member, names in found.items()}
+
+
+def _files(
+    kind: str, fields: Mapping[str, Any], members: Mapping[str, str] | None, request: ArtifactRequest
+) -> Iterator[tuple[str, str]]:
+    """The files of an artifact that one resource takes, each with its name on the machine."""
+    if kind == "archive":
+        depth = int(fields["strip"])
+        yield from ((path, file_name(path)) for path in members or () if path.count("/") >= depth)
+    elif kind == "extract":
+        yield str(fields["member"]), _name(fields)
+    else:
+        # A package has no path of its own: it is installed from the download.
+        yield WHOLE_FILE, _name(fields) if "path" in fields else file_name(request.url)
+
+
+def _name(fields: Mapping[str, Any]) -> str:
+    return str(fields["path"]).rpartition("\\")[2]
+
+
+def signature_requests(config: ImageConfig, evaluated: Iterable[EvaluatedStep]) -> dict[str, SignatureRequest]:
+    """What must be signed in each artifact, and by whom, by the artifact's name. Container images have no such
+    signatures. An override with a signer of its own must be signed even if nothing else must."""
+    uses: dict[str, list[tuple[ArtifactRequest, Draft]]] = {}
+    for step in evaluated:
+        for draft in step.drafts:
+            request = step.requests.get(str(draft.fields.get("artifact")))
+            if request is not None and request.form != "image":
+                uses.setdefault(request.name, []).append((request, draft))
+    made = {name: _signature_request(config, found[0][0], _UsedFiles(tuple(found))) for name, found in uses.items()}
+    return {name: request for name, request in made.items() if request is not None}
+
+
+def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: UsedFiles) -> SignatureRequest | None:
+    policy = config.artifacts.signatures
+    override = config.overrides.get(artifact.key.removeprefix(_OVERRIDES))
+    own = override.signer if isinstance(override, PinnedUrl) else None
+    if own is None and policy is None:
+        return None
+    general = policy.signers if policy else []
+    return SignatureRequest(
+        artifact=artifact.name,
+        used=used,
+        signers=tuple(_rule(signer) for signer in ([own] if own is not None else general)),
+        key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY,
+        override=artifact.key,
+        published="" if artifact.own else _known_unsigned(artifact),
+        with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
+    )
+
+
+def _rule(signer: str | Signer) -> SignerRule:
+    return parse_signer(signer if isinstance(signer, str) else signer.given())
+
+
+def _known_unsigned(artifact: ArtifactRequest) -> str:
+    """What is known to be unsigned where the artifact is published. Empty: it is signed, or nobody knows."""
+    row = table("signers")["published"].get(artifact.key.removeprefix(_OVERRIDES))
+    return str(row["what"]) if row and not row["signed"] else ""
+
+
+def merge_requests(targets: Iterable[Mapping[str, SignatureRequest]]) -> dict[str, SignatureRequest]:
+    """What must be signed for several targets, which share a lock: each file that one of them gets."""
+    found: dict[str, SignatureRequest] = {}
+    for name, request in (item for requests in targets for item in requests.items()):
+        before = found.get(name)
+        used = _AnyOf((before.used, request.used)) if before else request.used
+        found[name] = dataclasses.replace(request, used=used)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _AnyOf:
+    """The files of several."""
+
+    parts: tuple[UsedFiles, ...]
+
+    def select(self, members: Mapping[str, str] | None) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for member, names in (item for part in self.parts for item in part.select(members).items()):
+            found[member] = found.get(member, frozenset()) | names
+        return found
+
+
+def unsigned_downloads(requests: Iterable[SignatureRequest], document: Document) -> Iterator[Problem]:
+    """A warning for each published artifact that nobody signs: no policy can accept it."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for request in requests:
+        if request.published:
+            found.setdefault((request.override, request.published, request.key), set()).add(request.artifact)
+    for (override, what, key), names in sorted(found.items()):
+        problem = document.problem(
+            ("artifacts", "signatures"),
+            f"no signature is published with {what}, but {key} requires one: {', '.join(sorted(names))}",
+            f"set {override} to a signed copy",
         )
-        for artifact in artifacts
-        for file, one in (artifact.signed or {}).items()
-    }
+        yield dataclasses.replace(problem, severity=WARNING)
+
+
+def trust_sources(spec: Spec) -> TrustSources:
+    """The roots and the CRLs of a config."""
+    policy, files = spec.config.artifacts.signatures, spec.own_files
+    if policy is None:
+        return TrustSources()
+    roots = files.get(f"{_SECTION}.roots")
+    crls = {crl: files.get(f"{_SECTION}.crls[{at}]") for at, crl in enumerate(policy.crls)}
+    return TrustSources(
+        roots=roots.data if roots else None,
+        crl_files={name: file.data for name, file in crls.items() if file},
+        crl_urls=tuple(name for name in crls if is_url(name)),
+    )
+
+
+def find_unchecked(requests: Mapping[str, SignatureRequest], artifacts: Mapping[str, LockedArtifact]) -> set[str]:
+    """The artifacts whose signatures the lock does not have for every file that the image gets."""
+    return {name for name, one in requests.items() if name not in artifacts or not is_covered(one, artifacts[name])}
+
+
+def plan_signatures(
+    requests: Mapping[str, SignatureRequest], artifacts: Mapping[str, LockedArtifact]
+) -> Mapping[str, PlannedSignature]:
+    """The signature of each program that must be signed, by the sha256 of the program."""
+    return dict(_planned(requests, artifacts))
+
+
+def _planned(
+    requests: Mapping[str, SignatureRequest], artifacts: Mapping[str, LockedArtifact]
+) -> Iterator[tuple[str, PlannedSignature]]:
+    for name, request in sorted(requests.items()):
+        entry = artifacts[name]
+        for member in request.used.select(entry.members):
+            if one := (entry.signed or {}).get(member):
+                yield (
+                    entry.sha256 if member == WHOLE_FILE else (entry.members or {})[member],
+                    PlannedSignature(
+                        signer=one.signer,
+                        thumbprint=one.thumbprint,
+                        root=one.root.subject,
+                        root_thumbprint=one.root.thumbprint,
+                        hidden=None if one.by == "own" else one.by,
+                    ),
+                )

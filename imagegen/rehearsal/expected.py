@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import urllib.parse
 import zipfile
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from imagegen.errors import VerificationError
+from imagegen.rehearsal.network.private_files import Demand
 from imagegen.resources.image_name import DOCKER_HUB
 
 if TYPE_CHECKING:
@@ -22,10 +24,34 @@ BUNDLE_PATH = r"C:\Windows\Temp\imagegen-bundle.zip"
 ENTRY_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
-CREDENTIALS_PATH = "C:/ProgramData/imagegen/registries.ps1"
+CREDENTIALS_PATH = "C:/ProgramData/imagegen/credentials.ps1"
 REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
 
-_POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
+_BYPASS = "-ExecutionPolicy Bypass "
+_ALL_SIGNED = "AllSigned"
+
+
+def _powershell(policy: str, path: str) -> str:
+    return f"powershell.exe -NoProfile -NonInteractive {policy}-File {path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedDownload:
+    """The address of a private artifact."""
+
+    url: str
+    """As the plan has it."""
+    demand: Demand
+
+    def fault(self, url: str, authorization: str) -> str:
+        """What is wrong with an address that the machine received. It shows no secret."""
+        base, _, query = url.partition("?")
+        if urllib.parse.unquote(base) != urllib.parse.unquote(self.url):
+            return "leads to another file"
+        if authorization != self.demand.authorization:
+            return "has not the header that its host demands"
+        is_right = bool(query) if self.demand.cloud else query == self.demand.query
+        return "" if is_right else "has not the query that it needs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,11 +63,15 @@ class ExpectedPhase:
     restart: bool
     credentials: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Of the registries from which it pulls images: those that must come before the script, by Docker's key."""
+    downloads: Mapping[str, ExpectedDownload] = dataclasses.field(default_factory=dict)
+    """The private artifacts whose addresses must come before the script, by their names."""
+    policy: str = _BYPASS
+    """The option for PowerShell's policy. Empty if the machine runs only signed scripts."""
 
     @property
     def command(self) -> str:
         """The exact command line."""
-        return " ".join((_POWERSHELL, ENTRY_PATH, *self.arguments))
+        return " ".join((_powershell(self.policy, ENTRY_PATH), *self.arguments))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,13 +85,25 @@ class Expected:
     logs: bytes
     begins_with_restart: bool = False
     """Whether a restart comes before the first phase, as before updates."""
-    generalise_command: str = f"{_POWERSHELL} {GENERALISE_PATH}"
-    logs_command: str = f"{_POWERSHELL} {LOGS_PATH}"
+    policy: str = _BYPASS
+
+    @property
+    def generalise_command(self) -> str:
+        """The exact command line."""
+        return _powershell(self.policy, GENERALISE_PATH)
+
+    @property
+    def logs_command(self) -> str:
+        """The exact command line."""
+        return _powershell(self.policy, LOGS_PATH)
 
 
 class _PlannedFields(pydantic.BaseModel):
     reference: str | None = None
     docker: str | None = None
+    name: str | None = None
+    data: object = None
+    artifact: str | None = None
 
 
 class _PlannedResource(pydantic.BaseModel):
@@ -79,14 +121,23 @@ class _PlannedPhase(pydantic.BaseModel):
     steps: tuple[_PlannedStep, ...]
 
 
+class _PlannedArtifact(pydantic.BaseModel):
+    url: str
+
+
 class _Plan(pydantic.BaseModel):
     phases: tuple[_PlannedPhase, ...]
+    artifacts: dict[str, _PlannedArtifact] = {}
 
 
-def expected_from_tree(tree: Path, credentials: Mapping[str, str] = MappingProxyType({})) -> Expected:
+def expected_from_tree(
+    tree: Path,
+    credentials: Mapping[str, str] = MappingProxyType({}),
+    demands: Mapping[str, Demand] = MappingProxyType({}),
+) -> Expected:
     """Read what Packer must send. Digests and phases are taken from the bundle, never from the tree's variables.
 
-    `credentials` are those of the registries that demand some, by their names."""
+    `credentials` are those of the registries that demand some, by their names, and `demands` those of other hosts."""
     bundle = _read(tree, "bundle.zip")
     try:
         with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
@@ -94,9 +145,17 @@ def expected_from_tree(tree: Path, credentials: Mapping[str, str] = MappingProxy
     except (zipfile.BadZipFile, KeyError) as error:
         raise VerificationError("guest/bundle.zip is not a zip file with a plan.json", details=[str(error)]) from error
     try:
-        phases = _Plan.model_validate_json(plan).phases
+        read = _Plan.model_validate_json(plan)
     except pydantic.ValidationError as error:
         raise VerificationError("plan.json in guest/bundle.zip has no valid phases", details=[str(error)]) from error
+    phases = read.phases
+    policy = "" if _runs_only_signed(phases) else _BYPASS
+    private = {
+        name: ExpectedDownload(one.url, demands[host])
+        for name, one in read.artifacts.items()
+        if (host := urllib.parse.urlsplit(one.url).hostname or "") in demands
+    }
+    first = next((at for at, phase in enumerate(phases) if _uses(phase, private)), len(phases))
     digests = ("-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(plan).hexdigest())
     return Expected(
         bundle=bundle,
@@ -107,13 +166,26 @@ def expected_from_tree(tree: Path, credentials: Mapping[str, str] = MappingProxy
             ExpectedPhase(
                 *(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *digests), phase.restart),
                 _credentials_for(phase, credentials),
+                # A later phase also sets what is no longer as an earlier phase left it.
+                private if at >= first else {},
+                policy,
             )
-            for phase in phases
+            for at, phase in enumerate(phases)
         ),
+        policy=policy,
         begins_with_restart=any(
             resource.kind == "update" for phase in phases for step in phase.steps for resource in step.resources
         ),
     )
+
+
+def _runs_only_signed(phases: tuple[_PlannedPhase, ...]) -> bool:
+    fields = [resource.fields for phase in phases for step in phase.steps for resource in step.resources]
+    return any(one.name == "ExecutionPolicy" and one.data == _ALL_SIGNED for one in fields)
+
+
+def _uses(phase: _PlannedPhase, private: Mapping[str, ExpectedDownload]) -> bool:
+    return any(resource.fields.artifact in private for step in phase.steps for resource in step.resources)
 
 
 def _credentials_for(phase: _PlannedPhase, credentials: Mapping[str, str]) -> dict[str, str]:

@@ -21,14 +21,14 @@ from imagegen.rehearsal.expected import (
     LOGS_PATH,
     REPORT_PATH,
 )
-from imagegen.rehearsal.machine.registry_credentials import parse_variables
+from imagegen.rehearsal.machine.credentials_file import parse_file
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from imagegen.rehearsal.expected import Expected, ExpectedPhase
+    from imagegen.rehearsal.expected import Expected, ExpectedDownload, ExpectedPhase
 
 _RESTART_DUE = 3010
 # The answer of Windows to `shutdown` during a shutdown. windows-restart then tries again later.
@@ -61,22 +61,30 @@ class _Upload:
 
 @dataclasses.dataclass(frozen=True)
 class _Variables:
-    """The upload of a provisioner's variables, with the credentials of registries."""
+    """The upload of a provisioner's variables, with the credentials of registries and of private artifacts."""
 
     path: str
     credentials: Mapping[str, str]
+    downloads: Mapping[str, ExpectedDownload]
 
     def __str__(self) -> str:
         return f"the upload of the variables to {self.path}"
 
     def fault(self, data: bytes) -> str:
         """What is wrong with these bytes. It shows none of them."""
-        settings = parse_variables(data)
-        if settings is None:
+        delivered = parse_file(data)
+        if delivered is None:
             return f"{self} has not the form in which Packer's powershell provisioner writes variables"
         wanted = {"auths": {key: {"auth": auth} for key, auth in self.credentials.items()}}
-        found = json.loads(settings) if settings else None
-        return "" if found == wanted else f"{self} has not the credentials of {' and '.join(self.credentials)}"
+        found = json.loads(delivered.registries) if delivered.registries else {"auths": {}}
+        if found != wanted:
+            return f"{self} has not the credentials of {' and '.join(self.credentials) or 'no registry'}"
+        if delivered.downloads.keys() != self.downloads.keys():
+            return f"{self} has not the addresses of {' and '.join(self.downloads) or 'no artifact'}"
+        for name, one in delivered.downloads.items():
+            if fault := self.downloads[name].fault(one.url, one.authorization):
+                return f"{self}: the address of {name} {fault}"
+        return ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,8 +337,8 @@ def _steps(expected: Expected, effects: Effects) -> Iterator[_Step]:
         yield _Restart("the upload of the bundle")
         yield _RestartCheck("the upload of the bundle")
     for phase in expected.phases:
-        if phase.credentials:
-            yield _Variables(CREDENTIALS_PATH, phase.credentials)
+        if phase.credentials or phase.downloads:
+            yield _Variables(CREDENTIALS_PATH, phase.credentials, phase.downloads)
         yield entry
         codes = (0, _RESTART_DUE) if phase.restart else (0,)
         yield _ScriptRun(phase.name, phase.command, entry, codes, _phase_runner(effects, phase))

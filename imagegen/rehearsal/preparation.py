@@ -8,16 +8,19 @@ from imagegen import loading, pipeline
 from imagegen.documents.compose import leading_path
 from imagegen.documents.yaml import dotted
 from imagegen.errors import RefusedError
-from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts
+from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts, make_digests
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.sandbox import SandboxSetup
+from imagegen.rehearsal.signing.stand_in_signer import StandInSigner, find_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from imagegen.artifacts.credentials import Ways
     from imagegen.documents.yaml import YamlPath
     from imagegen.errors import Problem
+    from imagegen.rehearsal.network.cloud import CloudOptions
 
 
 def reject_unsupported(loaded: loading.Loaded, target: str) -> None:
@@ -26,6 +29,7 @@ def reject_unsupported(loaded: loading.Loaded, target: str) -> None:
         *_find_unsupported_settings(loaded, target),
         *_find_unsupported_regions(loaded, target),
         *_find_pinned_overrides(loaded, target),
+        *_find_unmatched_signers(loaded, target),
         *_find_pinned_images(loaded),
         *find_unrecorded(pipeline.prepare_target(loaded, target).steps),
     ]:
@@ -56,8 +60,29 @@ def _find_pinned_overrides(loaded: loading.Loaded, target: str) -> Iterator[Prob
     for key, url in {request.key: request.url for request in requests if request.sha256}.items():
         path = leading_path(key)[0][:2]
         message = "a rehearsal serves a stand-in for this artifact, which cannot have the sha256 of the config"
-        without = f"{key}={url}" if path[0] == "overrides" else f"'{dotted(path)}.sha256=null'"
+        override = loaded.config.overrides.get(str(path[1]))
+        has_signer = override is not None and not isinstance(override, str) and override.signer is not None
+        is_short = path[0] == "overrides" and not has_signer
+        without = f"{key}={url}" if is_short else f"'{dotted(path)}.sha256=null'"
         yield loaded.document.problem(path, message, f"rehearse without the sha256: --set {without}{policy}")
+
+
+def _find_unmatched_signers(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
+    """Signers that no throw-away certificate can match, and packages whose contents no stand-in has."""
+    unmatched: dict[str, str] = {}
+    for request in pipeline.prepare_target(loaded, target).signatures.values():
+        if find_names(request) is None:
+            unmatched.setdefault(request.key, request.allowed)
+    for key, allowed in sorted(unmatched.items()):
+        path: YamlPath = tuple(key.split("."))
+        message = f"a rehearsal signs its stand-ins with throw-away certificates, none of which can match {allowed}"
+        anybody = "null" if path[0] == "overrides" else "[]"
+        yield loaded.document.problem(path, message, f"rehearse with any signer: --set '{key}={anybody}'")
+    policy = loaded.config.artifacts.signatures
+    if policy is not None and policy.msi_contents:
+        path = ("artifacts", "signatures", "msi_contents")
+        message = "a rehearsal serves a stand-in for each MSI package, which has no cabinets"
+        yield loaded.document.problem(path, message, f"rehearse without it: --set {dotted(path)}=false")
 
 
 def _find_pinned_images(loaded: loading.Loaded) -> Iterator[Problem]:
@@ -87,10 +112,14 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
     cloud = stand_in(spec.provider)
     prepared = pipeline.prepare_target(loaded, target)
     images = prepared.images
+    signer = StandInSigner(prepared.signatures) if prepared.signatures else None
+    artifacts = make_artifacts(prepared.steps, signer.sign if signer else None)
+    crls = prepared.trust_sources.crl_urls if signer else ()
     return SandboxSetup(
         cloud=spec.provider,
         release=config.windows.release,
-        artifacts=make_artifacts(prepared.steps),
+        artifacts={**artifacts, **{url: signer.revocation_lists for url in crls if signer}},
+        digests=make_digests(prepared.steps, artifacts),
         tree=tree,
         cloud_options=cloud.options(spec.settings, folder),
         user_data=cloud.user_data,
@@ -99,4 +128,21 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
         mirrors=[url for image in images.values() for url in image.mirrors],
         accounts=spec.settings.restricted_address_users,
         registry_credentials=prepared.credential_variables,
+        signing_roots=signer.roots if signer else b"",
+        reaches_windows_update=config.windows.updates is not None,
+        download_credentials=prepared.download_credentials,
+        accounts_beside=_accounts_beside(spec.provider, prepared.download_credentials),
     )
+
+
+def _accounts_beside(target: str, ways: Ways) -> dict[str, CloudOptions]:
+    """The initial states of the other clouds to which downloads sign in."""
+    found = {}
+    for name in dict.fromkeys(way["sign_in"] for way in ways.values() if way.get("sign_in", target) != target):
+        options = stand_in(name).account_options
+        if options is None:
+            raise RefusedError(
+                f"a rehearsal cannot sign in to {name}", hint="leave sign_in out of artifacts.credentials"
+            )
+        found[name] = options()
+    return found

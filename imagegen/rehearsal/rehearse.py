@@ -59,6 +59,8 @@ _NOT_CHECKED = (
     "{boot}",
     "the permissions, quotas and networks of the account",
 )
+_PRIVATE = "that the hosts of private artifacts accept your credentials: stand-ins were used"
+_SIGNATURES = "that your certificates have signed the artifacts, and that Windows trusts them: stand-ins were used"
 _IMAGES = "that the registries and tarballs have your container images for this Windows: stand-ins were used"
 _TAKEN_AS_RUN = "what your script {} does: the model machine took it as run and did not run it"
 _NOT_CHECKED_OF_BOOT = {
@@ -150,8 +152,10 @@ def _list_unchecked(spec: Spec, *, boots: bool) -> list[str]:
     words = {"agents": stand_in(spec.provider).agents, "boot": _NOT_CHECKED_OF_BOOT[boots]}
     config = spec.config
     images = [_IMAGES] if config.images or config.windows.container_images or config.image_tarballs else []
+    private = [_PRIVATE] if config.artifacts.credentials else []
+    signatures = [_SIGNATURES] if config.requires_signatures else []
     scripts = (_TAKEN_AS_RUN.format(script.file) for script in config.all_scripts)
-    return [*(text.format(**words) for text in _NOT_CHECKED), *images, *scripts]
+    return [*(text.format(**words) for text in _NOT_CHECKED), *images, *private, *signatures, *scripts]
 
 
 def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:

@@ -14,19 +14,25 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from imagegen.artifacts.cache import FOLDER_VARIABLE
+from imagegen.artifacts.credentials import SIGN_IN
 from imagegen.artifacts.registry_credentials import read_credentials
+from imagegen.artifacts.signature_request import ROOTS_VARIABLE
+from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.boot.drift import Bundle
-from imagegen.rehearsal.expected import expected_from_tree
+from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest
 from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
-from imagegen.rehearsal.machine.engine import run_entry
+from imagegen.rehearsal.machine.engine import Outcome, run_entry
 from imagegen.rehearsal.machine.generalise import generalise
 from imagegen.rehearsal.machine.guest_logs import print_logs
+from imagegen.rehearsal.machine.script_policy import REFUSED, find_refusal
 from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifact_server import ArtifactServer
 from imagegen.rehearsal.network.network import Network
+from imagegen.rehearsal.network.private_files import demands_of
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.rehearsal.winrm.observations import Cost
 from imagegen.rehearsal.winrm.server import WinRMServer
@@ -36,10 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from imagegen.rehearsal.machine.engine import Outcome
+    from imagegen.artifacts.credentials import Ways
+    from imagegen.rehearsal.expected import Expected
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.cloud import CloudOptions
     from imagegen.rehearsal.network.machine import MachineIdentity
+    from imagegen.rehearsal.network.messages import Request, Response
     from imagegen.rehearsal.winrm.command import Write
 
 _DOWNLOAD_S = 30.0
@@ -65,15 +73,26 @@ class SandboxSetup:
     """The container images that registries have, by their whole names."""
     mirrors: Sequence[str] = ()
     """The URLs of the mirrors of registries."""
+    digests: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """The documents with the digests that are published beside the artifacts, by URL."""
     accounts: Sequence[str] = ()
     """The accounts that the config expects in its base image."""
     registry_credentials: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """For each registry that demands credentials, the names of the environment variables with them."""
+    signing_roots: bytes = b""
+    """The roots of the stand-ins' signatures, in PEM. The machine trusts them. Empty if nothing is signed."""
+    reaches_windows_update: bool = False
+
+    download_credentials: Ways = dataclasses.field(default_factory=dict)
+    """For each host with private artifacts the way to sign in."""
+    accounts_beside: Mapping[str, CloudOptions] = dataclasses.field(default_factory=dict)
+    """The initial states of other clouds to which downloads sign in."""
 
     @property
-    def registry_variables(self) -> dict[str, str]:
-        """The stand-ins for the values of these variables. The user's own stay outside."""
-        names = (name for registry in self.registry_credentials.values() for name in registry.values())
+    def secret_variables(self) -> dict[str, str]:
+        """The stand-ins for the values of the variables that the config names. The user's own stay outside."""
+        rows = (*self.registry_credentials.values(), *self.download_credentials.values())
+        names = (name for row in rows for key, name in row.items() if key != SIGN_IN)
         return {name: f"stand-in-for-{name}" for name in names}
 
 
@@ -91,12 +110,14 @@ class Sandbox:
         self._closing = contextlib.ExitStack()
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
-        artifacts = ArtifactServer(setup.artifacts)
-        self._credentials = read_credentials(setup.registry_credentials, setup.registry_variables)
+        self._demands = demands_of(setup.download_credentials, setup.secret_variables)
+        admit = dict.fromkeys(self._demands, self._admit)
+        artifacts = ArtifactServer(setup.artifacts, digests=setup.digests, admit=admit)
+        self._credentials = read_credentials(setup.registry_credentials, setup.secret_variables)
         registries = Registries(setup.images, setup.mirrors, beside=artifacts, credentials=self._credentials)
         self.network = Network(
             scratch,
-            [setup.cloud_options],
+            [setup.cloud_options, *setup.accounts_beside.values()],
             artifacts=artifacts,
             hosts=dict.fromkeys(registries.hosts, registries),
             on_machine=self._start_guest,
@@ -116,7 +137,14 @@ class Sandbox:
 
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
         """The environment of a child process in this sandbox."""
-        return {**self.network.child_environ(parent), **self._setup.registry_variables}
+        # Otherwise the user's cache would have stand-ins under the URLs of real artifacts.
+        downloads = {FOLDER_VARIABLE: str(self._scratch.absolute() / "downloads")}
+        environ = {**self.network.child_environ(parent), **self._setup.secret_variables, **downloads}
+        if self._setup.signing_roots:
+            file = self._scratch / "signing-roots.pem"
+            file.write_bytes(self._setup.signing_roots)
+            environ[ROOTS_VARIABLE] = str(file)
+        return environ
 
     @property
     def artifacts(self) -> Mapping[str, bytes]:
@@ -160,7 +188,7 @@ class Sandbox:
     def _start_guest(self, identity: MachineIdentity) -> int | None:
         try:
             tree = self._setup.tree()
-            expected = expected_from_tree(tree, self._credentials)
+            expected = expected_from_tree(tree, self._credentials, self._demands)
             self._check_bootstrap(identity, tree)
         except VerificationError as error:
             with self._lock:
@@ -171,30 +199,11 @@ class Sandbox:
         machine = stock_windows(
             disk, release=self._setup.release, cloud=self._setup.cloud, accounts=self._setup.accounts
         )
+        for root in read_pem(self._setup.signing_roots):
+            machine.certificates.add_root(root, read_certificate(root).sha1)
+        machine.fetches_roots = self._setup.reaches_windows_update
         machine.browse = lambda *asked: self._browse(*asked)
-
-        def run_phase(arguments: Sequence[str], write: Write) -> int:
-            return _write_output(run_entry(machine, arguments, self._fetch), write)
-
-        def seal(write: Write) -> int:
-            plan = machine.files.read(f"{UNPACKED}\\{PLAN}")  # sealing deletes it
-            outcome = generalise(machine, cloud=self._setup.cloud)
-            losses = find_sealing_losses(machine, plan) if outcome.exit_code == 0 else []
-            with self._lock:
-                self._faults += losses
-                if outcome.exit_code == 0:
-                    self._captured, self._bundle = machine, Bundle.of_tree(expected)
-            return _write_output(outcome, write)
-
-        effects = Effects(
-            write_file=machine.files.write,
-            read_file=machine.files.read,
-            restart=machine.restart,
-            run_phase=run_phase,
-            generalise=seal,
-            print_logs=lambda write: _write_output(print_logs(machine), write),
-        )
-        guest = RehearsedGuest(expected, effects)
+        guest = RehearsedGuest(expected, self._effects(machine, expected))
         server = WinRMServer(
             guest,
             username=identity.username,
@@ -208,17 +217,51 @@ class Sandbox:
             self._guests.append((guest, server))
         return server.port
 
+    def _effects(self, machine: Machine, expected: Expected) -> Effects:
+        """What Packer's commands do on the machine."""
+
+        def run_phase(arguments: Sequence[str], write: Write) -> int:
+            return _run_script(machine, ENTRY_PATH, write, lambda: run_entry(machine, arguments, self._fetch))
+
+        def seal(write: Write) -> int:
+            return _run_script(machine, GENERALISE_PATH, write, generalise_machine)
+
+        def generalise_machine() -> Outcome:
+            plan = machine.files.read(f"{UNPACKED}\\{PLAN}")  # sealing deletes it
+            outcome = generalise(machine, cloud=self._setup.cloud)
+            losses = find_sealing_losses(machine, plan) if outcome.exit_code == 0 else []
+            with self._lock:
+                self._faults += losses
+                if outcome.exit_code == 0:
+                    self._captured, self._bundle = machine, Bundle.of_tree(expected)
+            return outcome
+
+        return Effects(
+            write_file=machine.files.write,
+            read_file=machine.files.read,
+            restart=machine.restart,
+            run_phase=run_phase,
+            generalise=seal,
+            print_logs=lambda write: _run_script(machine, LOGS_PATH, write, lambda: print_logs(machine)),
+        )
+
     def _check_bootstrap(self, identity: MachineIdentity, tree: Path) -> None:
         name = self._setup.user_data
         if name and identity.user_data.strip() != (tree / name).read_bytes().strip():
             raise VerificationError(f"the user data of the machine differs from {name} of the tree")
 
-    def _fetch(self, url: str, proxy: str | None) -> bytes:
+    def _admit(self, request: Request) -> Response | None:
+        """The answer of a host with private artifacts to a request that it refuses."""
+        names = (self._setup.cloud, *self._setup.accounts_beside)
+        clouds = {name: cloud.admit for name, cloud in zip(names, self.network.clouds, strict=True)}
+        return self._demands[request.host].admit(request, clouds)
+
+    def _fetch(self, url: str, authorization: str, proxy: str | None) -> bytes:
         """Download a URL in the same way as the guest, through the network's proxy, which is also the config's proxy.
 
         Only the certificate authority of the rehearsal is trusted.
         """
-        answer = self._get(url, {}, proxy)
+        answer = self._get(url, _with_authorization({}, authorization), proxy)
         if answer.status_code in _RETRIED_STATUSES:
             raise ConnectionError(f"HTTP {answer.status_code}")
         if answer.status_code != httpx.codes.OK:
@@ -228,9 +271,8 @@ class Sandbox:
     def _browse(
         self, url: str, headers: Mapping[str, str], authorization: str, proxy: str | None
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """What containerd gets from a registry. httpx sends an Authorization header to the host of the URL only."""
-        secret = {"Authorization": authorization} if authorization else {}
-        answer = self._get(url, {**headers, **secret}, proxy)
+        """What containerd gets from a registry."""
+        answer = self._get(url, _with_authorization(headers, authorization), proxy)
         return answer.status_code, {key.lower(): text for key, text in answer.headers.items()}, answer.content
 
     def _get(self, url: str, headers: Mapping[str, str], proxy: str | None) -> httpx.Response:
@@ -247,6 +289,14 @@ class Sandbox:
             raise ConnectionError(str(error)) from error
 
 
-def _write_output(outcome: Outcome, write: Write) -> int:
+def _with_authorization(headers: Mapping[str, str], authorization: str) -> dict[str, str]:
+    """httpx sends this header to the host of the URL only."""
+    return {**headers, **({"Authorization": authorization} if authorization else {})}
+
+
+def _run_script(machine: Machine, path: str, write: Write, act: Callable[[], Outcome]) -> int:
+    """Run one of the tree's scripts, if the policy of PowerShell admits it."""
+    why = find_refusal(machine, path.replace("/", "\\"))
+    outcome = Outcome(REFUSED, f"{path} cannot be loaded: {why}\n") if why else act()
     write(outcome.output.encode())
     return outcome.exit_code

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 import pydantic
 
+from imagegen.resources.certificate import Certificate
 from imagegen.resources.model import ArtifactForm, ImageDigest, Name, Resource, Sha256, Strict, WindowsPath
 from imagegen.resources.update import POWERSHELL as POWERSHELL
 from imagegen.resources.update import BundledFile, Text, Update
@@ -39,10 +40,10 @@ RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
-# tar.exe takes a member's name for a pattern: these characters stand for themselves.
-MemberName = Annotated[
-    str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
-]
+# tar.exe takes a member's name for a pattern or an option: these characters stand for themselves.
+_PART: Final = r"[A-Za-z0-9_]([A-Za-z0-9 ._+~=,()@-]*[A-Za-z0-9_+~=,()@-])?"
+EXTRACTABLE: Final = rf"^{_PART}(/{_PART})*$"
+MemberName = Annotated[str, pydantic.StringConstraints(pattern=EXTRACTABLE)]
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 
@@ -376,9 +377,11 @@ class Volume(Resource):
 KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
-        Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Image, Package, Path,
-        Registry, Script, Service, Task, Update, Volume,
+        Acl, Archive, Certificate, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Image,
+        Package, Path, Registry, Script, Service, Task, Update, Volume,
     )
 }  # fmt: skip
-PLANNED_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.planned is Resource.planned)
+PLANNED_AS: Final = {"environment": "registry", "extract": "file"}
+"""The kinds without a script, and the kind that a plan has instead: what `planned` returns."""
+PLANNED_KINDS: Final = frozenset(KINDS.keys() - PLANNED_AS.keys())
 """The kinds that a plan has: each has a script."""

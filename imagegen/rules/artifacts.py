@@ -1,36 +1,108 @@
 """The rules for downloads and for duplicates in lists. Pure, except that some rules read the steps."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pydantic
 
-from imagegen.config.artifact_policy import PinnedUrl
-from imagegen.config.value_types import plain_host
+from imagegen.artifacts.base_url import NAME, VERSION, find_faults, find_form, is_archive
+from imagegen.config.artifact_policy import PinnedUrl, is_url
 from imagegen.documents.yaml import YamlPath
+from imagegen.hosts import HostPolicy
 from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
 
-_KEY: Final = re.compile(r"([a-z_]+(?:\.[a-z_]+)*)(?: (==|!=) '([^']+)')?")
+if TYPE_CHECKING:
+    from imagegen.settle.spec import Spec
+    from imagegen.steps.model import ArtifactMeta
+
+_NAMES: Final = r"[a-z_]+(?:\.[a-z_]+)*"
+_CONDITION: Final = re.compile(rf"(?P<key>{_NAMES})(?: (?P<sign>==|!=) (?:'(?P<text>[^']+)'|(?P<other>{_NAMES})))?")
 
 
-def _base_overrides(given: RuleInput) -> set[str]:
-    """The overrides that name a folder with several files."""
-    artifacts = [item for step in given.steps().values() for item in step.meta.artifacts.values()]
-    return {item.override for item in artifacts if item.override and item.base}
+# What a base URL is that has several files.
+_SEVERAL: Final = {"folder": "a folder with several files", "template": "a template for several files"}
 
 
-@rule("sha256-of-one-file", ERROR, "A sha256 must be of one file, not of a folder")
+def _artifacts(given: RuleInput) -> list[ArtifactMeta]:
+    return [item for step in given.steps().values() for item in step.meta.artifacts.values()]
+
+
+def _overrides(given: RuleInput) -> dict[str, str]:
+    """The URL of each override."""
+    return {name: item.url if isinstance(item, PinnedUrl) else item for name, item in given.config.overrides.items()}
+
+
+def _base_overrides(given: RuleInput) -> dict[str, str]:
+    """The overrides whose URL stands for several files, each with what it is."""
+    bases = {item.override for item in _artifacts(given) if item.base}
+    forms = {name: find_form(url) for name, url in _overrides(given).items() if name in bases}
+    return {name: _SEVERAL[form] for name, form in forms.items() if form in _SEVERAL}
+
+
+@rule("sha256-of-one-file", ERROR, "A sha256 must be of one file, not of a folder or a template")
 def sha256_of_one_file(given: RuleInput) -> list[Finding]:
     pinned = [name for name, item in given.config.overrides.items() if isinstance(item, PinnedUrl) and item.sha256]
     return [
         Finding(
             ("overrides", name, "sha256"),
-            "the URL is a folder with several files, so one sha256 cannot match",
+            f"the URL is {what}, so one sha256 cannot match",
             "leave sha256 out: the lock pins each file",
         )
-        for name in (sorted(_base_overrides(given).intersection(pinned)) if pinned else ())
+        for name, what in (sorted(_base_overrides(given).items()) if pinned else ())
+        if name in pinned
     ]
+
+
+@rule(
+    "base-url-template",
+    ERROR,
+    "A template must be a base URL, with {name} and no unknown placeholder",
+    why="a template stands for one file per program: kubelet, kubeadm and the others have different URLs",
+)
+def base_url_template(given: RuleInput) -> Iterator[Finding]:
+    for name, url in _overrides(given).items():
+        if find_form(url) != "template":
+            continue
+        path = ("overrides", name) if isinstance(given.config.overrides[name], str) else ("overrides", name, "url")
+        files = [item for item in _artifacts(given) if item.override == name and item.base]
+        if not files:
+            bases = sorted({str(item.override) for item in _artifacts(given) if item.base})
+            yield Finding(
+                path,
+                f"{name} is one file, so its URL cannot have placeholders",
+                f"write the whole URL, with %7B and %7D for braces; placeholders are for {' and '.join(bases)}",
+            )
+            continue
+        known = (NAME, VERSION) if all(item.version for item in files) else (NAME,)
+        yield from (Finding(path, message, hint) for message, hint in find_faults(url, known))
+        used = [str(item.path) for item in files if _is_used(item.when, given)]
+        if whole := next((file for file in used if is_archive(file)), None):
+            yield Finding(
+                path,
+                f"the config takes all programs from {whole}, and a template is for one file per program",
+                "write the URL of that archive, or set kubernetes.source to binaries",
+            )
+
+
+@rule(
+    "file-override-idle",
+    ERROR,
+    "The override of one program requires kubernetes.source: binaries",
+    why="otherwise the program comes from the archive of kubernetes_base_url, and the override has no effect",
+)
+def file_override_idle(given: RuleInput) -> Iterator[Finding]:
+    source = given.config.kubernetes.source
+    for name in sorted(given.config.overrides) if source != "binaries" else ():
+        files = [item for item in _artifacts(given) if item.file_override == name]
+        if files and not any(_is_used(item.when, given) for item in files):
+            yield Finding(
+                ("overrides", name),
+                f"kubernetes.source is {source}, so {files[0].path} comes from that archive",
+                "set kubernetes.source to binaries; kubernetes_base_url may then still be the URL of an archive",
+            )
 
 
 @rule(
@@ -91,19 +163,31 @@ def _source_of(given: RuleInput, path: YamlPath) -> str:
     return place.file if place.line else "--set"
 
 
-def _is_used(when: str | None, config: object) -> bool:
-    """Whether a step or artifact with this `when` is used. Only keys, and keys with one value, are judged."""
-    return any(all(_holds(part, config) for part in choice.split(" and ")) for choice in (when or "").split(" or "))
+def _is_used(when: str | None, given: RuleInput) -> bool:
+    """Whether a target uses a step or artifact with this `when`. Only keys, facts and their comparisons are judged."""
+    choices = [choice.split(" and ") for choice in (when or "").split(" or ")]
+    return any(all(_holds(part, spec) for part in choice) for spec in given.specs.values() for choice in choices)
 
 
-def _holds(part: str, config: object) -> bool:
-    asked = _KEY.fullmatch(part)
-    value = config
-    for name in asked[1].split(".") if asked else ():
-        if not hasattr(value, name):
-            return value is not None
-        value = getattr(value, name)
-    return asked is None or (bool(value) if asked[2] is None else (value == asked[3]) == (asked[2] == "=="))
+def _holds(part: str, spec: Spec) -> bool:
+    asked = _CONDITION.fullmatch(part)
+    if asked is None:
+        return True
+    try:
+        value, other = _value(asked["key"], spec), asked["text"] or (asked["other"] and _value(asked["other"], spec))
+    except AttributeError:
+        # A value that only steps see.
+        return True
+    return bool(value) if asked["sign"] is None else (value == other) == (asked["sign"] == "==")
+
+
+def _value(key: str, spec: Spec) -> object:
+    """The value of a key or a fact; None in a section that the config omits."""
+    first, *names = key.split(".")
+    value: object = spec.facts if first == "facts" else getattr(spec.config, first)
+    for name in names:
+        value = None if value is None else getattr(value, name)
+    return value
 
 
 # An override replaces the mirror for its artifact, and so does a URL of the config.
@@ -114,11 +198,11 @@ mirror_idle = simple_rule(
     lambda given: (
         given.config.artifacts.mirror
         and all(
-            item.override is None or item.override in given.config.overrides
+            item.override is None or any(name in given.config.overrides for name in item.overrides)
             for step in given.steps().values()
-            if _is_used(step.meta.when, given.config)
+            if _is_used(step.meta.when, given)
             for item in step.meta.artifacts.values()
-            if _is_used(item.when, given.config)
+            if _is_used(item.when, given)
         )
     ),
     Finding(
@@ -131,20 +215,52 @@ mirror_idle = simple_rule(
 
 @rule("host-allowed", ERROR, "URLs must be on one of artifacts.allowed_hosts")
 def host_allowed(given: RuleInput) -> list[Finding]:
-    policy = given.config.artifacts
-    allowed = {plain_host(host) for host in policy.allowed_hosts}
-    urls = {path: url for path, url, _ in _own_artifacts(given)}
-    if policy.mirror:
-        urls["artifacts", "mirror"] = policy.mirror
+    policy = HostPolicy.of(given.config.artifacts.allowed_hosts, ())
     return [
         Finding(
             path,
             f"{host} is not in artifacts.allowed_hosts",
             "add the host there, or use a URL on an allowed host",
         )
-        for path, host in ((path, url.split("/")[2]) for path, url in urls.items())
-        if allowed and plain_host(host) not in allowed
+        for path, host in _own_hosts(given)
+        if not policy.is_allowed(host)
     ]
+
+
+@rule("host-denied", ERROR, "URLs must not be on one of artifacts.denied_hosts")
+def host_denied(given: RuleInput) -> list[Finding]:
+    policy = HostPolicy.of((), given.config.artifacts.denied_hosts)
+    return [
+        Finding(path, f"{host} is in artifacts.denied_hosts", "remove the host there, or use a URL on another host")
+        for path, host in _own_hosts(given)
+        if policy.is_denied(host)
+    ]
+
+
+@rule("host-allowed-or-denied", ERROR, "A host must not be both allowed and denied")
+def host_allowed_or_denied(given: RuleInput) -> list[Finding]:
+    policy = HostPolicy.of((), given.config.artifacts.denied_hosts)
+    return [
+        Finding(
+            ("artifacts", "allowed_hosts", at),
+            f"{host} is in artifacts.denied_hosts too, so nothing is downloaded from it",
+            "remove it from one of the two lists",
+        )
+        for at, host in enumerate(given.config.artifacts.allowed_hosts)
+        if policy.is_denied(host)
+    ]
+
+
+def _own_hosts(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
+    """The path of each URL in the config from which something is downloaded, and its host with its port."""
+    for path, url, _ in _own_artifacts(given):
+        yield path, url.split("/")[2]
+    if given.config.artifacts.mirror:
+        yield ("artifacts", "mirror"), given.config.artifacts.mirror.split("/")[2]
+    policy = given.config.artifacts.signatures
+    for at, crl in enumerate(policy.crls if policy else ()):
+        if is_url(crl):
+            yield ("artifacts", "signatures", "crls", at), crl.split("/")[2]
 
 
 @rule(

@@ -15,8 +15,10 @@ from imagegen.rules import (
     network,
     nodes,
     places,
+    private_downloads,
     registries,
     runtime,
+    signatures,
     ssh,
     steps,
     storage,
@@ -37,11 +39,13 @@ _MODULES = (
     network,
     storage,
     credentials,
+    private_downloads,
     registries,
     first_boot,
     images,
     steps,
     artifacts,
+    signatures,
 )
 
 

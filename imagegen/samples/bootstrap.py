@@ -13,23 +13,21 @@ if TYPE_CHECKING:
     from imagegen.samples.network import Network
     from imagegen.settle.spec import Spec
 
-_POWERSHELL = "powershell -NoProfile -ExecutionPolicy Bypass -File"
-
 
 def bootstrap_context(spec: Spec, cluster_cidr: str, service_cidr: str, network: Network) -> dict[str, object]:
     """The values of a cloud's template. Commands are quoted as YAML needs it."""
     config = spec.config
-    folder = config.kubernetes.install_path
-    pre = [f"{call} || exit 1" for call in _calls(folder, "pre-kubeadm", config.kubeadm_scripts.pre)]
+    folder, powershell = config.kubernetes.install_path, f"powershell -NoProfile {spec.facts.script_policy}-File"
+    pre = [f"{powershell} {path} || exit 1" for path in _paths(folder, "pre-kubeadm", config.kubeadm_scripts.pre)]
     post = []
     if spec.facts.cni_files:
-        call = rf"{_POWERSHELL} {folder}\set-pod-network.ps1"
+        call = rf"{powershell} {folder}\set-pod-network.ps1"
         named = "" if spec.facts.pod_network else f" -NetworkName {network.name or 'NETWORK_NAME'}"
         ranges = f"-ClusterCidr {cluster_cidr} -ServiceCidr {service_cidr}"
         # Each node has its own, which a template cannot know.
         address = " -SourceVip SOURCE_VIP" if spec.facts.asks_source_address and network.overlay else ""
         post.append(f"{call} {ranges}{named}{address} || exit 1")
-    post += _calls(folder, "post-kubeadm", config.kubeadm_scripts.post)
+    post += [f"{powershell} {path}" for path in _paths(folder, "post-kubeadm", config.kubeadm_scripts.post)]
     asks_docker = config.runtime.docker is not None and config.runtime.docker.cri_dockerd is None
     return {
         "name": f"{config.name}-{spec.target}",
@@ -45,10 +43,10 @@ def bootstrap_context(spec: Spec, cluster_cidr: str, service_cidr: str, network:
     }
 
 
-def _calls(folder: str, name: str, scripts: Sequence[str]) -> Iterator[str]:
-    """The calls of the scripts that the step `kubeadm-scripts` puts on the image."""
+def _paths(folder: str, name: str, scripts: Sequence[str]) -> Iterator[str]:
+    """The paths of the scripts that the step `kubeadm-scripts` puts on the image."""
     for number, script in enumerate(scripts, 1):
-        yield rf"{_POWERSHELL} {folder}\{name}\{number:02}-{script.rpartition('/')[2]}"
+        yield rf"{folder}\{name}\{number:02}-{script.rpartition('/')[2]}"
 
 
 def find_accounts(spec: Spec) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import functools
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 _FOLDER: Final = Path(__file__).parent
 _TEMPLATES: Final = _FOLDER / "templates"
 _BOOTSTRAP: Final = "bootstrap.yaml.j2"
-_SCRIPT: Final = "start-in-pod.ps1"
+POD_SCRIPT: Final = "start-in-pod.ps1"
+"""The script that pods run."""
 INDEX: Final = "README.md"
 
 
@@ -37,6 +40,9 @@ class SamplesRequest:
     """The operator's container images by name."""
     cluster_cidr: str
     service_cidr: str
+    signed_script: Callable[[], bytes] | None = None
+    """Takes the signed copy of the script of the pods, for nodes that run only signed scripts. Samples in which no such
+    node runs it do not ask."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,13 +158,24 @@ def _context(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest
         "runtime_classes": list(_runtime_classes(specs[0])),
         "accounts": [row for row in accounts if row["account"]],
         "cloud_routes": " ".join(cloud[network.routes] for cloud in clouds if network.routes),
-        "script": textwrap.indent(_read(_SCRIPT).rstrip(), "    "),
+        "script": textwrap.indent(_read(POD_SCRIPT).rstrip(), "    "),
+        "only_signed": request.signed_script is not None,
+        "signed_script": functools.partial(_signed_script, request),
     }
+
+
+def _signed_script(request: SamplesRequest) -> str:
+    return base64.b64encode(request.signed_script() if request.signed_script else b"").decode()
 
 
 def _gates() -> list[dict[str, str]]:
     rows: list[dict[str, str]] = table("kubernetes")["kube_proxy_gates"]
     return rows
+
+
+def sample_scripts() -> dict[str, bytes]:
+    """The scripts that pods of the samples run, by name."""
+    return {POD_SCRIPT: (_TEMPLATES / POD_SCRIPT).read_bytes()}
 
 
 def _read(template: str) -> str:

@@ -175,6 +175,20 @@ class Wins:
 
 
 @dataclasses.dataclass(frozen=True)
+class TrustedCertificate:
+    """A certificate that the image's Windows trusts: a root, or the publisher of signed scripts."""
+
+    store: str
+    """Root or TrustedPublisher."""
+    thumbprint: str
+    """The SHA-1, as Windows shows it."""
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} ({self.thumbprint}), in the store {self.store}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know.
 
@@ -186,6 +200,12 @@ class Facts:
     """What isolates pods with Hyper-V."""
     updates: Updates
     """What is known about Windows updates."""
+    certificates: tuple[TrustedCertificate, ...]
+    """The certificates that the image trusts: roots of the config, and the publishers of signed scripts."""
+    all_signed: bool
+    """Whether PowerShell runs only signed scripts (AllSigned)."""
+    script_policy: str
+    """The option of powershell.exe with which the image's scripts run. Empty if all of them are signed."""
     hot_fixes: tuple[HotFix, ...]
     """Registry values that this Windows release needs for containers."""
     dynamic_ports: Ports

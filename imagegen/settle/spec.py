@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic
 
 from typing_extensions import TypeVar
@@ -28,6 +28,7 @@ from imagegen.settle.facts import (
     Wins,
 )
 from imagegen.settle.network import settle_kube_proxy, settle_network
+from imagegen.settle.trust import certificate_key, settle_trust
 from imagegen.settle.values import FACTS as FACTS
 from imagegen.settle.values import CatalogueValue as CatalogueValue
 from imagegen.settle.values import Origin as Origin
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import pydantic
 
     from imagegen.config.model import ImageConfig
-    from imagegen.documents.own_files import OwnFile
+    from imagegen.documents.own_files import GivenCertificate, OwnFile
     from imagegen.documents.yaml import Document, YamlPath
     from imagegen.providers.settings import TargetSettings
 
@@ -70,7 +71,7 @@ class Spec(Generic[S]):
     catalogue: Mapping[YamlPath, CatalogueValue]
     """The catalogue's values by path, including those that the config overrides."""
     own_files: Mapping[str, OwnFile]
-    """The files beside the config that go to the machine, by their key."""
+    """The files beside the config that go to the machine, or with which signatures are judged, by their key."""
 
     @property
     def pulled_images(self) -> tuple[str, ...]:
@@ -95,14 +96,23 @@ class Spec(Generic[S]):
 
 
 def settle_targets(
-    config: ImageConfig, document: Document, own_files: Mapping[str, OwnFile] = NO_FILES
+    config: ImageConfig,
+    document: Document,
+    own_files: Mapping[str, OwnFile] = NO_FILES,
+    roots: Sequence[GivenCertificate] = (),
 ) -> dict[str, Spec]:
     """The spec of each target, by the target's name."""
-    return {target: settle(config, document, target, own_files) for target in config.targets.named()}
+    return {target: settle(config, document, target, own_files, roots) for target in config.targets.named()}
 
 
-def settle(config: ImageConfig, document: Document, target: str, own_files: Mapping[str, OwnFile] = NO_FILES) -> Spec:
-    """The spec of one target of the config."""
+def settle(
+    config: ImageConfig,
+    document: Document,
+    target: str,
+    own_files: Mapping[str, OwnFile] = NO_FILES,
+    roots: Sequence[GivenCertificate] = (),
+) -> Spec:
+    """The spec of one target of the config. `roots` are the certificates in the files of windows.trusted_roots."""
     settings = config.targets.named()[target]
     found = (
         *_windows(config, target),
@@ -120,6 +130,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_ssh(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
+        *settle_trust(config, document, roots),
     )
     values = {value.path: value for value in found}
     settled = _fill(config, {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")})
@@ -134,7 +145,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         offered_image=values["targets", target, "base_image"].value or {},
         document=document,
         catalogue=values,
-        own_files=own_files,
+        own_files={**own_files, **{certificate_key(number): root.file for number, root in enumerate(roots)}},
     )
 
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from imagegen.artifacts.request import ArtifactRequest, Override
+from imagegen.artifacts.base_url import make_url
+from imagegen.artifacts.members import file_name, is_program
+from imagegen.artifacts.request import ArtifactRequest, Override, TakenFile
 from imagegen.documents.own_files import OwnFile
 from imagegen.documents.problems import nearest, quoted
 from imagegen.documents.yaml import Document, YamlPath
@@ -207,7 +209,9 @@ def _requests(
                 continue
             for context in _contexts(meta.each, visible):
                 request = _request(name, meta, context, overrides)
-                requests[request.name] = dataclasses.replace(request, form=_form(request.name, step, drafts))
+                files = tuple(_taken_files(request.name, drafts)) if request.own else ()
+                form = _form(request.name, step, drafts)
+                requests[request.name] = dataclasses.replace(request, form=form, files=files)
                 if meta.component is not None:
                     components.append((meta.component, render_text(str(meta.version), context)))
     return requests
@@ -221,24 +225,28 @@ def _request(
         url = render_text(str(meta.url), context)
         sha256 = None if meta.sha256 is None else evaluate(meta.sha256, context)
         key = render_text(str(meta.key), context)
-        return ArtifactRequest(f"{name}-{context['number']}", url, sha256, "file", key, published=url, own=True)
-    override = overrides.get(meta.override)
+        own = f"{name}-{context['number']}"
+        return ArtifactRequest(own, url, sha256, "file", key, published=url, own=True, any_name=True)
+    given = next((one for one in meta.overrides if one in overrides), None)
+    override = overrides[given] if given else None
+    published = render_text(meta.url or f"{str(meta.base).rstrip('/')}/{meta.path}", context)
     return ArtifactRequest(
         name=name,
-        url=_artifact_url(meta, context, override),
+        url=_own_url(meta, context, override, single=given == meta.file_override) if override else published,
         sha256=override.sha256 if override else None,
         form="file",
-        key=f"overrides.{meta.override}",
-        published=_artifact_url(meta, context, None),
+        key=f"overrides.{given or meta.override}",
+        file_key=f"overrides.{meta.file_override}" if meta.file_override else "",
+        published=published,
         own=override is not None,
     )
 
 
-def _artifact_url(meta: ArtifactMeta, visible: Mapping[str, object], override: Override | None) -> str:
-    if meta.url is not None:
-        return override.url if override else render_text(meta.url, visible)
-    base = override.url if override else render_text(str(meta.base), visible)
-    return f"{base.rstrip('/')}/{render_text(str(meta.path), visible)}"
+def _own_url(meta: ArtifactMeta, visible: Mapping[str, object], override: Override, *, single: bool) -> str:
+    if meta.base is None or single:
+        return override.url
+    version = meta.version and render_text(meta.version, visible)
+    return make_url(override.url, render_text(str(meta.path), visible), version)
 
 
 def _form(artifact: str, step: Step, drafts: Sequence[Draft]) -> ArtifactForm:
@@ -252,6 +260,23 @@ def _form(artifact: str, step: Step, drafts: Sequence[Draft]) -> ArtifactForm:
     forms = {KINDS[kind].artifact_form for kind, _ in found if kind in KINDS}
     forms |= {"archive" for _, fields in found if fields.get("member")}
     return min(forms - {"file"}, default="file")
+
+
+def _taken_files(artifact: str, drafts: Sequence[Draft]) -> dict[TakenFile, None]:
+    """The files that the resources take from an artifact, each once. A program is never the bytes of an archive."""
+    found: list[TakenFile] = []
+    for draft in drafts:
+        if draft.fields.get("artifact") != artifact:
+            continue
+        name = str(draft.fields.get("path")).rpartition("\\")[2]
+        if draft.kind == "file" and is_program(name) and "sha256" not in draft.fields:
+            found.append(TakenFile(name, name))
+        elif draft.kind == "extract":
+            found.append(TakenFile(str(draft.fields.get("member")), name))
+        elif draft.kind == "archive":
+            paths = [str(path).replace("\\", "/") for path in draft.fields.get("expect") or ()]
+            found += [TakenFile(path, file_name(path)) for path in paths]
+    return dict.fromkeys(found)
 
 
 def _holds(when: str | None, visible: Mapping[str, object]) -> bool:

@@ -25,11 +25,16 @@ ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-
 class ArtifactMeta(Strict):
     """The URL of an artifact: `base`/`path`, or one `url`. The config's `override` replaces it.
 
+    The override of a base is a folder, a template or an archive: imagegen/artifacts/base_url.py. `file_override` is the
+    override of this file only, and wins.
+
     With `each`, the config lists the URLs: every item is an artifact, `<name>-<number of the item>`, and `key` is the
-    config's key of its URL. `component` is what the artifact installs; tags and manifests show its `version`.
+    config's key of its URL. `component` is what the artifact installs; tags and manifests show its `version`, which a
+    template can have too.
     """
 
     override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")] | None = None
+    file_override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")] | None = None
     each: str | None = None
     key: str | None = None
     sha256: str | None = None
@@ -45,8 +50,11 @@ class ArtifactMeta(Strict):
     def _one_form(self) -> Self:
         if (self.url is None) == (self.base is None) or (self.base is None) != (self.path is None):
             raise ValueError("must have either url, or base and path")
-        if (self.component is None) != (self.version is None):
+        # Without a component, the version is only that of a template.
+        if (self.component is None) != (self.version is None) and (self.component or self.base is None):
             raise ValueError("must have both component and version, or neither")
+        if self.file_override is not None and (self.base is None or self.override is None):
+            raise ValueError("must have base and override with file_override")
         if (self.override is None) == (self.each is None):
             raise ValueError("must have either override or each")
         if (self.each is None) != (self.key is None) or (self.each is not None and self.url is None):
@@ -54,6 +62,11 @@ class ArtifactMeta(Strict):
         if self.sha256 is not None and self.each is None:
             raise ValueError("must have each with sha256: an override has a sha256 of its own")
         return self
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The names of the overrides that replace it. The first of them that a config has wins."""
+        return tuple(name for name in (self.file_override, self.override) if name)
 
 
 OptionValue = str | int | bool | list[str]
@@ -86,13 +99,14 @@ class StepMeta(Strict):
     """meta/step.yml. `when` is an expression with the values that the step reads. Without it the step is always used.
 
     The step follows the steps of `after` and the restarts of `needs_restart_of`, and with `last` every other step. With
-    `rounds`, its resources are repeated, and a restart follows each round.
+    `first`, every other step follows it. With `rounds`, its resources are repeated, and a restart follows each round.
     """
 
     summary: Annotated[str, pydantic.StringConstraints(min_length=10)]
     when: str | None = None
     after: list[Name] = []
     needs_restart_of: list[Name] = []
+    first: bool = False
     last: bool = False
     rounds: Annotated[int, pydantic.Field(ge=1, le=10)] = 1
     reads: list[str]

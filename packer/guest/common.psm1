@@ -84,9 +84,70 @@ function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
     }
 }
 
+# A store of the machine. It must be closed.
+function Open-CertificateStore { [CmdletBinding()] param([string]$Store, [string]$Flags = 'ReadOnly')
+    $machine = [System.Security.Cryptography.X509Certificates.StoreLocation]::LocalMachine
+    $opened = New-Object -TypeName System.Security.Cryptography.X509Certificates.X509Store -ArgumentList $Store, $machine
+    $opened.Open([System.Security.Cryptography.X509Certificates.OpenFlags]$Flags)
+    $opened
+}
+
+# All certificates in a store. That of the roots also has those that Windows fetched.
+function Get-StoreCertificate { [CmdletBinding()] param([string]$Store)
+    $opened = Open-CertificateStore -Store $Store
+    try { foreach ($one in $opened.Certificates) { $one } }
+    finally { $opened.Close() }
+}
+
+# The SHA-256. What Windows calls the thumbprint is the SHA-1.
+function Get-CertificateDigest { [CmdletBinding()] param($Certificate)
+    $stream = New-Object -TypeName System.IO.MemoryStream -ArgumentList (,[byte[]]$Certificate.RawData)
+    try { (Get-FileHash -InputStream $stream -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant() }
+    finally { $stream.Dispose() }
+}
+
+# What is wrong with a signature that Windows found. Nothing, if it is the one by which the host accepted the file.
+function Get-SignatureFault { [CmdletBinding()] param($Found, $Wanted)
+    $status = [string]$Found.Status
+    $signer = if ($null -ne $Found.SignerCertificate) { $Found.SignerCertificate.Subject }
+    switch -CaseSensitive ($status) {
+        'Valid' {
+            if ((Get-CertificateDigest -Certificate $Found.SignerCertificate) -cne $Wanted.thumbprint) { "is signed by $signer, not with the certificate of $($Wanted.signer) in the plan" }
+            return
+        }
+        'NotSigned' { return "is not signed, and the plan has a signature of $($Wanted.signer)" }
+        'HashMismatch' { return "was changed after $($Wanted.signer) signed it" }
+        'NotTrusted' { return "is signed by $signer, which this Windows distrusts" }
+    }
+    # Windows names no reason that is the same in every language.
+    foreach ($root in @(Get-StoreCertificate -Store 'Root')) {
+        if ((Get-CertificateDigest -Certificate $root) -ceq $Wanted.root_thumbprint) { return "has a signature of $signer that Windows does not accept ($status): $($Found.StatusMessage)" }
+    }
+    "is signed below $($Wanted.root), a root that this machine neither has nor could fetch: save the certificate with the sha256 $($Wanted.root_thumbprint) beside the config, and add windows.trusted_roots: [FILE]"
+}
+
+# Throws unless Windows accepts the signature that the plan has for these bytes. Without one in the plan, or if Windows shows another one (a nested one, or none because a catalogue signs), the host's verdict and the digest decide.
+function Assert-Signature { [CmdletBinding()] param([string]$Path, [string]$Name, [string]$Digest, $Context)
+    $wanted = $Context.Signatures[$Digest]
+    if ($null -eq $wanted -or $null -ne $wanted.hidden) { return }
+    # Windows knows a script by the extension of its file, and a download has none.
+    $file = $Path
+    if ([System.IO.Path]::GetExtension($Path) -ne [System.IO.Path]::GetExtension($Name)) { $file = "$($Context.Log)\signed$([System.IO.Path]::GetExtension($Name))" }
+    try {
+        if ($file -cne $Path) { [System.IO.File]::Copy($Path, $file, $true) }
+        $fault = Get-SignatureFault -Found (Get-AuthenticodeSignature -LiteralPath $file -ErrorAction Stop) -Wanted $wanted
+        $now = Get-Digest -Path $file
+        if ($now -cne $Digest) { $fault = "has the sha256 $now, not $Digest" }
+    }
+    finally { if ($file -cne $Path) { [System.IO.File]::Delete($file) } }
+    if ($null -ne $fault) { throw (Get-Failure -ExitCode 4 -Message "$Name $fault") }
+    $Context.Checked[$Digest] = $true
+}
+
 # A copy inherits the access rights of its folder. A moved file would keep its old rights.
-function Copy-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To, [string]$Digest)
+function Copy-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To, [string]$Digest, $Context)
     $new = $To + '.new'
+    Assert-Signature -Path $From -Name $To -Digest $Digest -Context $Context
     try {
         # A killed run may have left a read-only file.
         if ([System.IO.File]::Exists($new)) { [System.IO.File]::SetAttributes($new, [System.IO.FileAttributes]::Normal) }
@@ -222,10 +283,16 @@ function Register-SystemTask { [CmdletBinding()] param([string]$Name, [string]$T
     $null = Register-ScheduledTask -TaskName $Name -TaskPath '\' -Xml $xml -Force -ErrorAction Stop
 }
 
+# The options with which powershell.exe runs a script. None overrides the policy of a machine that runs only signed scripts.
+function Get-ScriptOption { [CmdletBinding()] param()
+    '-NoProfile', '-NonInteractive'
+    if ([string](Get-ExecutionPolicy) -cne 'AllSigned') { '-ExecutionPolicy', 'Bypass' }
+}
+
 # Runs a script as SYSTEM until its answer is there, and returns that: some parts of Windows refuse a network logon, such as the builder's over WinRM.
 function Invoke-AsSystem { [CmdletBinding()] param([string]$Name, [string]$File, [string[]]$ArgumentList, [string]$Answer, [int]$TimeoutSeconds)
     foreach ($path in $Answer, "${Answer}.new") { [System.IO.File]::Delete($path) }
-    $words = @('-NoProfile', '-NonInteractive', '-ExecutionPolicy', 'Bypass', '-File', $File) + $ArgumentList
+    $words = @(Get-ScriptOption) + @('-File', $File) + $ArgumentList
     $line = @(foreach ($word in $words) { ConvertTo-NativeArgument -Value $word }) -join ' '
     try {
         # Without a trigger it runs only when it is started here.

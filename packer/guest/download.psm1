@@ -30,6 +30,8 @@ function Open-Attempt { [CmdletBinding()] param($Item, [System.Uri]$Address, [do
     $Item.Client.Timeout = [System.TimeSpan]::FromSeconds($script:StallSeconds)
     $headers = $Item.Client.DefaultRequestHeaders
     $headers.UserAgent.ParseAdd('imagegen')
+    # Credentials go to the first host only, wherever it redirects to.
+    if ($Item.Authorization -ne '' -and $Address.Authority -eq $Item.From.Authority) { $null = $headers.TryAddWithoutValidation('Authorization', $Item.Authorization) }
     $Item.Offset = Get-PartLength -Item $Item
     if ($Item.Offset -gt 0) { $headers.Range = New-Object -TypeName System.Net.Http.Headers.RangeHeaderValue -ArgumentList $Item.Offset, $null }
     $Item.Address = $Address
@@ -127,7 +129,7 @@ function Resolve-Attempt { [CmdletBinding()] param($Item, $ErrorRecord, [double]
     $Item.Redirects, $Item.NotBefore = 0, ($Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4))
 }
 
-# Downloads all artifacts in parallel, each with its own retries. An artifact has Name, Url, Digest, Size and Path. $Proxy is the plan's. $Announce is called with name, status and size.
+# Downloads all artifacts in parallel, each with its own retries. An artifact has Name, Url, Digest, Size and Path, and From and Authorization, which differ from its Url if it is private. $Proxy is the plan's. $Announce is called with name, status and size.
 function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     # HttpClient of .NET Framework does not read HTTPS_PROXY.
@@ -159,7 +161,7 @@ function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy,
                 $now = $clock.Elapsed.TotalSeconds
                 try {
                     if ($null -ne $item.Send) { if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item } }
-                    elseif ($now -ge $item.NotBefore) { Open-Attempt -Item $item -Address $item.Url -Now $now }
+                    elseif ($now -ge $item.NotBefore) { Open-Attempt -Item $item -Address $item.From -Now $now }
                 }
                 catch { Resolve-Attempt -Item $item -ErrorRecord $_ -Now $now }
                 if ($item.Done) { $null = & $Announce $item.Name 'ready' $item.Size }

@@ -41,7 +41,8 @@ function Write-ResourceEvent { [CmdletBinding()] param($Session, $Entry, [string
 function ConvertFrom-StateText { [CmdletBinding()] param([string]$Text)
     $saved = ConvertFrom-Json -InputObject $Text
     if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is not a state of version 1' }
-    $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{} }
+    $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{} }
+    foreach ($digest in @($saved.signatures)) { $state.Checked[$digest] = $true }
     foreach ($one in $saved.phases.PSObject.Properties) {
         $state.Phases[$one.Name] = [ordered]@{ status = [string]$one.Value.status; changed = [int]$one.Value.changed; restart = [bool]$one.Value.restart; ms = [long]$one.Value.ms }
     }
@@ -70,6 +71,7 @@ function Save-State { [CmdletBinding()] param($Session)
         $Session.State.Phases[$name].changed = @(Get-ChangedEntry -Session $Session -Phase $name).Count
     }
     $state = [ordered]@{ state_version = 1; plan_sha256 = $Session.PlanDigest; phases = $Session.State.Phases; resources = $Session.State.Resources }
+    $state.signatures = [string[]]@(Get-SortedText -Text @($Session.State.Checked.Keys))
     Write-TextFile -Path $Session.StatePath -Text (ConvertTo-AsciiJson -Value $state)
 }
 
@@ -107,17 +109,26 @@ function Get-Entry { [CmdletBinding()] param($Plan)
     }
 }
 
-function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest, [string]$Registries)
+function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$PlanDigest, [hashtable]$Secrets)
+    $utf8 = New-Object -TypeName System.Text.UTF8Encoding
     $session = @{
-        Registries = (New-Object -TypeName System.Text.UTF8Encoding).GetString([System.Convert]::FromBase64String($Registries))
+        Registries = $utf8.GetString([System.Convert]::FromBase64String($Secrets.REGISTRIES))
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = @{}; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
-        State = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
+        State = @{ Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{} }; Signatures = @{}; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
+    foreach ($one in $Plan.signatures.PSObject.Properties) { $session.Signatures[$one.Name] = $one.Value }
+    $downloads = ConvertFrom-Json -InputObject ($utf8.GetString([System.Convert]::FromBase64String($Secrets.DOWNLOADS)))
     foreach ($one in $Plan.artifacts.PSObject.Properties) {
         $path = "$Root\artifacts\$($one.Value.sha256)"
-        $session.Artifacts[$one.Name] = @{ Name = $one.Name; Url = $one.Value.url; Digest = $one.Value.sha256; Size = $one.Value.size; Path = $path }
+        # A private artifact has another URL, with a query, and a header for the first host.
+        $private = $downloads.PSObject.Properties[$one.Name]
+        $from, $authorization = if ($null -ne $private) { $private.Value.url, $private.Value.authorization } else { $one.Value.url, '' }
+        $session.Artifacts[$one.Name] = @{
+            Name = $one.Name; Url = [System.Uri]$one.Value.url; From = [System.Uri]$from; Authorization = [string]$authorization
+            Digest = $one.Value.sha256; Size = $one.Value.size; Path = $path
+        }
     }
     # The blocks of the kinds run in this module, with its settings.
     foreach ($kind in Get-SortedText -Text @($session.Entries | ForEach-Object -Process { $_.Kind })) {
@@ -155,7 +166,10 @@ function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$En
 # set and a second test. Saves before set that it begins, and saves a needed restart before anything else can fail.
 function Invoke-Set { [CmdletBinding()] param($Session, $Entry)
     $Entry.Clock.Start()
-    $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries }
+    $context = @{
+        Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries
+        Files = $Session.Plan.files; Signatures = $Session.Signatures; Checked = $Session.State.Checked
+    }
     if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
     if ($null -ne $Entry.Artifact) {
         $context.Artifact = $Session.Artifacts[$Entry.Artifact].Path
@@ -266,9 +280,11 @@ function Write-Report { [CmdletBinding()] param($Session, $Facts)
             $saved = $Session.State.Resources[$entry.Id]
             [ordered]@{ id = $entry.Id; phase = $entry.Phase; step = $entry.Step; kind = $entry.Kind; status = $saved.status; ms = $saved.ms; facts = $Facts[$entry.Id] }
         })
+    $signatures = [ordered]@{}
+    foreach ($digest in Get-SortedText -Text @($Session.Signatures.Keys)) { $signatures[$digest] = if ($Session.State.Checked.ContainsKey($digest)) { 'machine' } else { 'host' } }
     Write-TextFile -Path $Session.ReportPath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                 report_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target
-                machine = (Get-MachineFact); phases = $phases; resources = $resources
+                machine = (Get-MachineFact); phases = $phases; resources = $resources; signatures = $signatures
             }))
     Write-EventLine -Session $Session -Fields ([ordered]@{ event = 'report'; path = $Session.ReportPath; sha256 = (Get-Digest -Path $Session.ReportPath) })
 }
@@ -367,7 +383,7 @@ function Invoke-Inspection { [CmdletBinding()] param($Session, [string]$Name)
 }
 
 # Runs the engine. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
-function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Registries, [switch]$Check)
+function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [hashtable]$Secrets, [switch]$Check)
     $names = @($Plan.phases | ForEach-Object -Process { $_.name })
     if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Check)) {
         throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")
@@ -376,7 +392,7 @@ function Invoke-Engine { [CmdletBinding()] param([string]$Root, [string]$Phase, 
     if ([string]$build -cne [string]$Plan.windows.build) {
         throw (Get-Failure -ExitCode 4 -Message "the plan is for Windows Server $($Plan.windows.release), build $($Plan.windows.build); this machine has build $build")
     }
-    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest -Registries $Registries
+    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest -Secrets $Secrets
     if (-not $Check) { return (Invoke-Phase -Session $session -Name $Phase) }
     $session.Log = $null
     return (Invoke-Inspection -Session $session -Name $Phase)

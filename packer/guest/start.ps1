@@ -104,12 +104,15 @@ function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
 $code = 1
 $root = 'C:\ProgramData\imagegen'
 $lock = $null
-$registries = ''
+# Base64, of nothing and of {}.
+$secrets = @{ REGISTRIES = ''; DOWNLOADS = 'e30=' }
 try {
-    # Credentials of registries, from Packer's variables: from here on they are only in memory.
-    $file = "$root\registries.ps1"
+    # Credentials of registries and addresses of private artifacts, from Packer's variables: from here on they are only in memory.
+    $file = "$root\credentials.ps1"
     if ([System.IO.File]::Exists($file)) {
-        $registries = [regex]::Match([System.IO.File]::ReadAllText($file), 'IMAGEGEN_REGISTRIES="([A-Za-z0-9+/=]*)"').Groups[1].Value
+        foreach ($found in [regex]::Matches([System.IO.File]::ReadAllText($file), 'IMAGEGEN_(REGISTRIES|DOWNLOADS)="([A-Za-z0-9+/=]+)"')) {
+            $secrets[$found.Groups[1].Value] = $found.Groups[2].Value
+        }
         Remove-Path -Path $file
     }
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
@@ -131,7 +134,7 @@ try {
     Expand-Bundle -Path $given['-Bundle'] -Digest $given['-BundleSha256'] -Folder $folder
     $plan = Read-Plan -Folder $folder -Digest $given['-PlanSha256']
     Import-Module -Name ([System.IO.Path]::Combine($folder, 'engine.psm1')) -Force -DisableNameChecking
-    $code = [int](Invoke-Engine -Root $root -Phase $given['-Phase'] -Plan $plan -PlanDigest $given['-PlanSha256'] -Registries $registries -Check:$check)
+    $code = [int](Invoke-Engine -Root $root -Phase $given['-Phase'] -Plan $plan -PlanDigest $given['-PlanSha256'] -Secrets $secrets -Check:$check)
 }
 catch {
     $known = $_.Exception.Data['ExitCode']

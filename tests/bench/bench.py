@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.guest import guest_figures
+from tests.bench.locking import locking_figures
 from tests.bench.signatures import signature_figures
 
 ROUNDS = 15
@@ -97,6 +98,8 @@ def rehearsal(commands: list[list[str]]) -> tuple[float, list[dict[str, Any]]]:
 
 if __name__ == "__main__":
     start_up()
+    for figure in locking_figures():
+        print(figure)
     print(*signature_figures(), sep="\n")
     rehearsals()
     maximal()

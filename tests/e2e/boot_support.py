@@ -72,7 +72,7 @@ def capture_with_bundle(target: str, folder: Path, config: loading.Loaded | None
     machine.browse = browse
     machine.files.write(tree_of.BUNDLE_PATH, expected.bundle)
     for phase in expected.phases:
-        outcome = run_entry(machine, phase.arguments, lambda url, _proxy: artifacts[url])
+        outcome = run_entry(machine, phase.arguments, lambda url, *_: artifacts[url])
         assert outcome.exit_code in (0, 3010), outcome.output
         if phase.restart:
             machine.restart()
@@ -108,9 +108,9 @@ def boot(
 
 def change_text(machine: Machine, path: str, old: str, new: str) -> None:
     """Change a file of the image; a change that changes nothing is a defect of the test."""
-    text = machine.files.read(path).decode()
-    assert old in text, f"{path} has no {old!r}"
-    machine.files.write(path, text.replace(old, new).encode())
+    data = machine.files.read(path)
+    assert old.encode() in data, f"{path} has no {old!r}"
+    machine.files.write(path, data.replace(old.encode(), new.encode()))
 
 
 def read_cluster_data(name: str, join: Join) -> str:

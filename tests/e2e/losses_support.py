@@ -51,7 +51,7 @@ VARIANTS = {
     "maximal-azure": Variant(MAXIMAL, "azure", ("gmsa={}",)),
     "shipped": Variant("configs/windows-2022-containerd.yaml", "aws"),
     "docker": Variant(DOCKER, "aws"),
-    "older": Variant("tests/golden/older-node.yaml", "aws"),
+    "older": Variant("tests/golden/older-node.yaml", "aws", ("windows.trusted_roots=[roots/example-root.pem]",)),
     "win-bridge": Variant(BASE, "aws", ("cni={plugin: win-bridge}",)),
     "win-overlay": Variant(BASE, "aws", ("cni={plugin: win-overlay}",)),
     "images-and-tools": Variant(BASE, "aws", ("debug_tools=true", TARBALL)),
@@ -100,7 +100,7 @@ def _run(machine: Machine, arguments: Sequence[str], artifacts: Mapping[str, byt
     """Run a phase, and again after each interruption. Returns what it printed."""
     while True:
         with contextlib.suppress(Interrupted):
-            outcome = run_entry(machine, arguments, lambda url, _proxy: artifacts[url])
+            outcome = run_entry(machine, arguments, lambda url, *_: artifacts[url])
             if outcome.exit_code not in (0, 3010):
                 raise BuildFailed(outcome.output.splitlines()[-1])
             return outcome.output

@@ -91,7 +91,7 @@ def _run(machine: Machine, arguments: Sequence[str], artifacts: Mapping[str, byt
     """Run a phase, and again after each interruption."""
     while True:
         with contextlib.suppress(Interrupted):
-            return run_entry(machine, arguments, lambda url, _proxy: artifacts[url])
+            return run_entry(machine, arguments, lambda url, *_: artifacts[url])
 
 
 def build(

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import hashlib
-import http.server
 import io
-import ssl
 import stat
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import trustme
 
 from imagegen.artifacts import download
 from imagegen.artifacts.connection import proxy_for
-from imagegen.artifacts.download import Fetched, fetch
+from imagegen.artifacts.credentials import Address
+from imagegen.artifacts.download import StatusError, fetch
 from imagegen.artifacts.request import shown_url
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,99 +24,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-DATA = bytes(range(256)) * 2000
-SHA256 = hashlib.sha256(DATA).hexdigest()
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """One answer: `cut` closes the connection after so many bytes of the body."""
-
-    status: int = 200
-    headers: dict[str, str] = dataclasses.field(default_factory=dict)
-    body: bytes = b""
-    cut: int | None = None
-
-
-@dataclasses.dataclass
-class Server:
-    """Answers in turn, and remembers what was asked."""
-
-    url: str = ""
-    ca: str = ""
-    answers: list[Answer] = dataclasses.field(default_factory=list)
-    asked: list[tuple[str, dict[str, str]]] = dataclasses.field(default_factory=list)
-    pauses: list[float] = dataclasses.field(default_factory=list)
-    said: io.StringIO = dataclasses.field(default_factory=io.StringIO)
-
-    def fetch(self, into: Path, path: str = "/containerd.tar.gz", **options: Any) -> Fetched:  # noqa: ANN401 - passed on
-        return fetch(
-            f"{self.url}{path}",
-            into,
-            environ={"SSL_CERT_FILE": self.ca},
-            console=Console(self.said, plain=True),
-            pause=self.pauses.append,
-            **options,
-        )
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def __init__(self, server: Server, *args: Any) -> None:  # noqa: ANN401 - the base class's own
-        self.told = server
-        super().__init__(*args)
-
-    def do_GET(self) -> None:
-        self.told.asked.append((self.path, {key.lower(): value for key, value in self.headers.items()}))
-        answer = self.told.answers.pop(0)
-        self.send_response(answer.status)
-        headers = {"Content-Length": str(len(answer.body))} | answer.headers
-        for key, value in headers.items():
-            if value:
-                self.send_header(key, value)
-        self.end_headers()
-        self.wfile.write(answer.body[: answer.cut])
-        self.close_connection = True
-
-    def do_CONNECT(self) -> None:
-        self.told.asked.append((f"CONNECT {self.path}", {}))
-        self.send_error(403)
-
-    def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the base class prints here
-        """Nothing on a test's output."""
-
-
-class Quiet(http.server.ThreadingHTTPServer):
-    def handle_error(self, *_: Any) -> None:  # noqa: ANN401 - the base class prints here
-        """A client that hangs up is what some tests are about."""
-
 
 @pytest.fixture(scope="module")
 def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
-    ca = tmp_path_factory.mktemp("ca") / "ca.pem"
-    authority.cert_pem.write_to_path(str(ca))
-    told = Server(ca=str(ca))
-    server = Quiet(("127.0.0.1", 0), functools.partial(Handler, told))
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    told.url = f"https://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with listening_server(tmp_path_factory.mktemp("ca")) as told:
         yield told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture
 def server(listening: Server) -> Server:
-    for part in (listening.answers, listening.asked, listening.pauses):
-        part.clear()
+    listening.forget()
     return listening
 
 
@@ -133,7 +46,8 @@ def into(tmp_path: Path) -> Iterator[Path]:
 
 def test_the_digest_is_of_the_bytes_as_they_arrive(server: Server, into: Path) -> None:
     server.answers = [Answer(body=DATA, headers={"Content-Encoding": "gzip"})]
-    assert server.fetch(into) == Fetched(SHA256, len(DATA))
+    found = server.fetch(into)
+    assert (found.sha256, found.size) == (SHA256, len(DATA))
     assert into.read_bytes() == DATA
     assert stat.S_IMODE(into.stat().st_mode) == 0o600
     assert server.asked[0][1]["accept-encoding"] == "identity"
@@ -146,7 +60,8 @@ def test_a_broken_connection_is_resumed(server: Server, into: Path) -> None:
         Answer(body=DATA, headers=tag, cut=1000),
         Answer(206, tag | {"Content-Range": f"bytes 1000-{len(DATA) - 1}/{len(DATA)}"}, rest),
     ]
-    assert server.fetch(into) == Fetched(SHA256, len(DATA))
+    found = server.fetch(into)
+    assert (found.sha256, found.size) == (SHA256, len(DATA))
     assert into.read_bytes() == DATA
     assert server.asked[1][1]["range"] == "bytes=1000-"
     assert server.asked[1][1]["if-range"] == '"one"'
@@ -156,7 +71,8 @@ def test_a_broken_connection_is_resumed(server: Server, into: Path) -> None:
 @pytest.mark.parametrize("tag", [{}, {"ETag": 'W/"one"'}], ids=["no tag", "weak tag"])
 def test_nothing_is_resumed_that_may_be_other_bytes(server: Server, into: Path, tag: dict[str, str]) -> None:
     server.answers = [Answer(body=DATA, headers=tag, cut=1000), Answer(body=DATA, headers=tag)]
-    assert server.fetch(into) == Fetched(SHA256, len(DATA))
+    found = server.fetch(into)
+    assert (found.sha256, found.size) == (SHA256, len(DATA))
     assert "range" not in server.asked[1][1]
 
 
@@ -174,7 +90,8 @@ def test_nothing_is_resumed_that_may_be_other_bytes(server: Server, into: Path, 
 def test_other_bytes_are_never_put_together(server: Server, into: Path, second: Answer) -> None:
     first = Answer(body=b"x" * len(DATA), headers={"ETag": '"one"'}, cut=1000)
     server.answers = [first, second, Answer(body=DATA)]
-    assert server.fetch(into) == Fetched(SHA256, len(DATA))
+    found = server.fetch(into)
+    assert (found.sha256, found.size) == (SHA256, len(DATA))
     assert into.read_bytes() == DATA
 
 
@@ -288,6 +205,49 @@ def test_a_user_in_the_url_is_sent_and_not_told(server: Server, into: Path) -> N
     assert server.asked[0][1]["authorization"].startswith("Basic ")
     assert "authorization" not in server.asked[1][1]
     assert not {"hunter2", "robot", "secret"} & set(_words(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("place", "is_sent"),
+    [("{url}/elsewhere", True), ("/elsewhere", True), ("https://localhost:{port}/elsewhere", False)],
+    ids=["same host", "path", "other host"],
+)
+def test_credentials_of_an_address_stay_at_its_host(server: Server, into: Path, place: str, *, is_sent: bool) -> None:
+    location = place.format(url=server.url, port=server.url.rpartition(":")[2])
+    server.answers = [Answer(302, {"Location": location}), Answer(body=DATA)]
+    address = Address(f"{server.url}/containerd.tar.gz?sig=secret", "Bearer secret")
+    server.fetch(into, address=lambda: address)
+    assert [path for path, _ in server.asked] == ["/containerd.tar.gz?sig=secret", "/elsewhere"]
+    assert [headers.get("authorization") for _, headers in server.asked] == [
+        "Bearer secret",
+        "Bearer secret" if is_sent else None,
+    ]
+
+
+def test_each_attempt_has_an_address_of_its_own(server: Server, into: Path) -> None:
+    server.answers = [Answer(503), Answer(body=DATA)]
+    addresses = iter([Address(f"{server.url}/a?sig=1"), Address(f"{server.url}/a?sig=2")])
+    server.fetch(into, address=lambda: next(addresses))
+    assert [path for path, _ in server.asked] == ["/a?sig=1", "/a?sig=2"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    ("secret", "hint"),
+    [("?sig=secret", "check the credentials of 127.0.0.1"), ("", "write 127.0.0.1")],
+    ids=["private", "public"],
+)
+def test_a_refused_download_says_where_its_credentials_belong(
+    server: Server, into: Path, status: int, secret: str, hint: str
+) -> None:
+    server.answers = [Answer(status)]
+    address = Address(f"{server.url}/containerd.tar.gz{secret}")
+    with pytest.raises(StatusError) as refused:
+        server.fetch(into, address=(lambda: address) if secret else None, key="overrides.containerd_url")
+    assert refused.value.status == status
+    assert refused.value.hint.startswith(hint)
+    assert refused.value.hint.endswith("or set overrides.containerd_url to another URL")
+    assert "secret" not in f"{refused.value.message}{refused.value.hint}{server.said.getvalue()}"
 
 
 def test_nothing_secret_is_narrated(server: Server, into: Path, caplog: pytest.LogCaptureFixture) -> None:

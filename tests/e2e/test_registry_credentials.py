@@ -11,11 +11,10 @@ from imagegen.build import process
 from imagegen.errors import ExitCode
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, imagegen, sandbox_of, setup_of, user_environ
+from tests.e2e.secrets_support import kept_in, markers_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from imagegen.rehearsal.machine import Machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 
@@ -29,25 +28,12 @@ DOCKER = ("runtime.containerd=null", "runtime.docker={version: 28.5.1, cri_docke
 
 
 def _markers(values: dict[str, str]) -> list[bytes]:
-    """The passwords, and the forms in which programs take them, in the encodings of Windows and of Packer's uploads."""
+    """The passwords, and the forms in which programs take them."""
     user, password, hub_user, hub_login = (values[name] for name in NAMES)
     pairs = [
         base64.b64encode(f"{one}:{other}".encode()).decode() for one, other in ((user, password), (hub_user, hub_login))
     ]
-    texts = [password, hub_login, *pairs]
-    # Base64 of a text within a longer one has one of three forms.
-    shifted = [
-        base64.b64encode(b" " * pad + text.encode())[4 : 4 * (len(text) // 3)] for text in texts for pad in range(3)
-    ]
-    return [*(text.encode() for text in texts), *(text.encode("utf-16-le") for text in texts), *shifted]
-
-
-def _kept(machine: Machine, folder: Path, markers: list[bytes]) -> list[str]:
-    """The files on the machine and on the host that have a marker."""
-    files = machine.files
-    on_machine = {path: files.read(path) for path in files.below("C:") if files.is_file(path)}
-    on_host = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return [path for path, data in {**on_machine, **on_host}.items() if any(marker in data for marker in markers)]
+    return markers_of([password, hub_login, *pairs])
 
 
 @pytest.mark.parametrize("runtime", [(), DOCKER], ids=["containerd", "docker"])
@@ -69,12 +55,12 @@ def test_credentials_are_used_and_nowhere_afterwards(runtime: tuple[str, ...], t
         assert sandbox.missing == []
         tokens = {entry.host for entry in sandbox.network.journal if "token" in entry.path}
         assert {"registry.example.com", "auth.docker.io"} <= tokens
-        values = setup.registry_variables
+        values = setup.secret_variables
         assert {name: environ[name] for name in NAMES} == values
         markers = _markers(values)
         assert sandbox.captured is not None
-        assert _kept(sandbox.captured, tmp_path, markers) == []
+        assert kept_in(sandbox.captured, tmp_path, markers) == []
         assert not any(marker in (done.stdout + done.stderr).encode() for marker in markers)
         # The same search finds what a build would have left.
         sandbox.captured.files.write(r"C:\left.txt", base64.b64encode(f"x{values['HUB_LOGIN']}".encode()))
-        assert _kept(sandbox.captured, tmp_path, markers) == [r"C:\left.txt"]
+        assert kept_in(sandbox.captured, tmp_path, markers) == [r"C:\left.txt"]

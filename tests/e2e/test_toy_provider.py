@@ -55,7 +55,7 @@ config.with_name("config.lock.json").write_bytes(lock_bytes(lock.model_copy(upda
 """
 CHECK = """\
 import os, pathlib, sys
-from imagegen import pipeline
+from imagegen import locking, pipeline
 from imagegen.build.folders import BuildFolder
 from imagegen.console import Console
 from imagegen.providers import RunFacts
@@ -63,7 +63,7 @@ from tests.conftest import load_today
 config, tree = map(pathlib.Path, sys.argv[1:])
 loaded, run = load_today(config), RunFacts(os.environ, {}, "")
 toy = pipeline.prepare_target(loaded, "toy")
-decision = pipeline.decide(toy, pipeline.read_lock_for(toy, config.with_name("config.lock.json")))
+decision = pipeline.decide(toy, locking.read_lock_for(toy, config.with_name("config.lock.json")))
 tools = pipeline.find_toolchain(decision.plan, run, Console(sys.stderr, plain=True))
 pipeline.check(decision.plan, tools, BuildFolder(tree.parent), run)
 """

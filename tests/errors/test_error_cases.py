@@ -2,20 +2,27 @@
 
 A case holds `command` (its arguments; {config} and {folder} stand for paths), `stderr.txt`, `code` where it is not 2,
 and what the command meets: `config.yaml`, `config.lock.json`, `steps/` laid over the shipped ones. `lock-for.yaml` is a
-config whose test lock the command finds.
+config whose test lock the command finds. `served.json` has what downloads bring, by the last part of their URLs: a
+text, or the files of a zip.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shlex
 import shutil
 import sys
+import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from imagegen import locking
+from imagegen.artifacts.download import Download, Fetched
+from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.cli.main import main
 from imagegen.errors import ExitCode
@@ -45,6 +52,9 @@ def test_operator_reads_exactly_this(
     if (folder / "lock-for.yaml").exists():
         lock = make_lock(load(folder / "lock-for.yaml"))
         (folder / "config.lock.json").write_bytes(lock_bytes(lock))
+    if (folder / "served.json").exists():
+        _serve(json.loads((folder / "served.json").read_text()), monkeypatch)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     code, stdout, stderr = _run(case, folder, monkeypatch, capsys)
     # In a log, each line of what may take long says when it was.
     said = re.sub(r"(?m)^\d\d:\d\d:\d\dZ ", "{time} ", stderr.replace(str(folder), "{folder}"))
@@ -52,6 +62,26 @@ def test_operator_reads_exactly_this(
     agreed_code = int((case / "code").read_text()) if (case / "code").exists() else ExitCode.USAGE
     assert code == agreed_code
     assert stdout == ""
+
+
+def _serve(served: dict[str, str | dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Downloads bring this, without a network."""
+
+    def fill(download: Download, file: IO[bytes]) -> Fetched:
+        content = served[download.url.rpartition("/")[2]]
+        if isinstance(content, str):
+            file.write(content.encode())
+        else:
+            with zipfile.ZipFile(file, "w") as made:
+                for name, text in content.items():
+                    made.writestr(name, text)
+        file.seek(0)
+        data = file.read()
+        return Fetched(hashlib.sha256(data).hexdigest(), len(data))
+
+    monkeypatch.setattr(Download, "fill", fill)
+    # Nobody publishes digests there.
+    monkeypatch.setattr(locking, "ask_over_https", lambda *_, **__: lambda *_: Answer(404, {}, b""))
 
 
 def _run(

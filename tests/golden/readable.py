@@ -7,6 +7,7 @@ as `<sha256 of packer/guest/start.ps1>`. The name is looked up by the digest of 
 
 from __future__ import annotations
 
+import base64
 import difflib
 import hashlib
 import io
@@ -44,8 +45,16 @@ def read_tree(decided: Decided, tree: Mapping[str, bytes], repository: Path) -> 
         elif path == _PLAN:
             texts[path] = _lay_out(_name_sizes(json.loads(data), decided), names) + "\n"
         else:
-            texts[path] = _replace_digests(_leave_out_static(data, static).decode(), names)
+            texts[path] = _replace_digests(_text(_leave_out_static(data, static)), names)
     return {**texts, _STATIC: "".join(rows)}
+
+
+def _text(data: bytes) -> str:
+    """A certificate is no text."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return base64.encodebytes(data).decode()
 
 
 def _unpack(tree: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -37,7 +37,7 @@ CASES = [
 # Its trees are kept whole.
 BASE = CONFIGS / "windows-2022-containerd.yaml"
 # The tests, and the configs with the scripts that they name.
-INPUTS = (".py", ".pyc", ".yaml", ".ps1")
+INPUTS = (".pem", ".ps1", ".py", ".pyc", ".yaml")
 IDENTITIES = HERE / "identities.txt"
 
 

@@ -83,6 +83,10 @@ net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
 security.accesscontrol.accesscontrolsections
 security.accesscontrol.registryrights
 security.accesscontrol.registrysecurity
+security.cryptography.x509certificates.openflags: ReadOnly ReadWrite
+security.cryptography.x509certificates.storelocation: LocalMachine
+security.cryptography.x509certificates.x509certificate2
+security.cryptography.x509certificates.x509store
 security.principal.securityidentifier
 security.securityelement: Escape/1
 security.securestring

@@ -67,6 +67,7 @@ ALSO: dict[str, set[str]] = {
     "docker-sandbox-image": {"support-ended-allowed"},
     "feature-gate-known": {"support-ended-allowed"},
     "feature-gate-needs": {"support-ended-allowed"},
+    "file-override-idle": {"support-ended-allowed"},
     "first-boot-user": {"first-boot-user-of-cloud"},
     "host-network-is-dockers": {"support-ended", "docker-sandbox-image"},
     "hyper-v-isolation-runtime": {"support-ended-allowed", "docker-sandbox-image"},
@@ -101,7 +102,7 @@ def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
     own = with_own_steps(SHIPPED, read.document)
     steps = _steps if own is SHIPPED else functools.partial(load_steps, own.step_roots)
     # That they exist is not for the rules to say.
-    files, _ = read_own_files(read.document, read.config.own_files())
+    files, _ = read_own_files(read.document, {**read.config.own_files(), **read.config.trust_files()})
     specs = settle_targets(read.config, read.document, files)
     return broken_rules(RuleInput(read.config, read.document, today, steps, specs))
 

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lines": set(),
     "errors": {"lines"},
     "canonical": set(),
+    "hosts": set(),
     "contents": set(),
     "templating": set(),
     "console": {"lines"},
@@ -38,15 +39,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "authenticode": {"lines"},
     "catalog": {"contents"},
     "resources": set(),
-    "artifacts": {"errors", "files", "lines", "resources", "signals"},
+    "certificates": {"authenticode", "documents", "errors"},
+    "signing": {
+        "resources",
+        *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
+    },
+    "artifacts": {"authenticode", "errors", "files", "hosts", "lines", "resources", "signals"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
     "providers": {"artifacts", "canonical", "catalog", "errors", "judging", "resources"},
-    "config": {"catalog", "documents", "errors", "providers", "resources"},
-    "rules": {"catalog", "config", "documents", "errors", "judging", "providers", "resources"},
+    "config": {"authenticode", "catalog", "documents", "errors", "providers", "resources"},
+    "rules": {
+        *("artifacts", "authenticode", "catalog", "config", "documents", "errors", "hosts", "judging", "providers"),
+        "resources",
+    },
     "settle": {"catalog", "resources"},
     "plan": {
-        *("artifacts", "canonical", "catalog", "config", "documents", "errors", "imagegen", "resources", "steps"),
+        *("artifacts", "authenticode", "canonical", "catalog", "config", "documents", "errors", "hosts", "imagegen"),
+        *("resources", "steps"),
     },
     "explain": {"config", "describe", "documents", "errors", "plan", "settle", "steps"},
     "compare": {"artifacts", "errors", "manifest", "resources"},
@@ -58,52 +68,51 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "errors", "files", "imagegen", "lines", "plan", "providers"),
         *("render", "resources"),
     },
+    "mirror": {
+        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources", "signals"),
+    },
     "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
-    "loading": {"config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
+    "loading": {
+        *("certificates", "config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle"),
+        "steps",
+    },
+    "locking": {"artifacts", "build", "errors", "files", "lines", "plan"},
     "pipeline": {
-        *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "imagegen"),
-        *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps"),
+        *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
+        *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "signing", "steps"),
     },
     "samples": {"catalog", "errors", "files", "providers", "templating"},
     "boot": {"resources"},
     "rehearsal": {
-        *("artifacts", "boot", "build", "catalog", "console", "contents", "documents", "errors", "loading"),
-        *("files", "manifest", "pipeline", "providers", "resources", "signals"),
+        *("artifacts", "authenticode", "boot", "build", "catalog", "console", "contents", "documents", "errors"),
+        *("files", "loading", "manifest", "pipeline", "providers", "resources", "signals", "signing"),
     },
     "cli": {
-        *("artifacts", "attest", "build", "catalog", "compare", "config", "console", "describe", "doctor"),
-        *(
-            "documents",
-            "errors",
-            "explain",
-            "files",
-            "imagegen",
-            "judging",
-            "leftovers",
-            "lines",
-            "loading",
-            "manifest",
-            "pipeline",
-            "plan",
-        ),
-        *("providers", "rehearsal", "resources", "rules", "samples"),
+        *("artifacts", "attest", "authenticode", "build", "catalog", "compare", "config", "console", "describe"),
+        *("doctor", "documents", "errors", "explain", "files", "imagegen", "judging", "leftovers", "lines", "loading"),
+        *("locking", "manifest", "mirror", "pipeline", "plan"),
+        *("providers", "rehearsal", "resources", "rules", "samples", "signing"),
     },
     "__main__": {"cli"},
 }
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
+    "mirror": {"console", "pipeline"},
     "artifacts": {"console"},
+    "locking": {"authenticode", "console", "pipeline", "providers"},
     "judging": {"config", "documents", "providers", "settle", "steps"},
     "providers": {"console", "documents", "plan", "settle"},
     "settle": {"config", "documents", "providers"},
     "render": {"providers"},
-    "rules": {"settle"},
+    "rules": {"settle", "steps"},
     "plan": {"providers", "settle"},
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
     "rehearsal": {"settle", "steps"},
     "samples": {"settle"},
+    "signing": {"steps"},
+    "cli": {"steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}
@@ -130,10 +139,19 @@ MONOPOLIES = {
 # `validate` must start fast (see `make bench`), and not every machine has Sequoia.
 LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
+    ("imagegen.loading", "imagegen.certificates"),
+    ("imagegen.pipeline", "imagegen.signing.own"),
+    ("imagegen.cli.verbs.samples", "imagegen.signing.own"),
+    ("imagegen.loading", "imagegen.plan.download_policy"),
+    ("imagegen.loading", "imagegen.plan.signatures"),
+    ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
+    *(("imagegen.rules.signatures", f"imagegen.authenticode.{name}") for name in ("errors", "revocation", "trust")),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
+    ("imagegen.artifacts.lookup", "imagegen.artifacts.signatures"),
+    ("imagegen.locking", "imagegen.artifacts.signature_trust"),
 }
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}
@@ -282,6 +300,21 @@ def lazy_imports(module: Module) -> list[str]:
         and not item.module.startswith("imagegen.rehearsal")
         and (module.name, item.module) not in LAZY
     ]
+
+
+def imported_by(name: str) -> set[str]:
+    """What the module imports when it is imported, with all that follows."""
+    by_name = {module.name: module for module in MODULES}
+    found, waiting = set[str](), [name]
+    while waiting:
+        module = by_name.get(waiting.pop())
+        for item in module.imports if module else ():
+            parts = item.module.split(".")
+            names = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+            if not (item.in_function or item.for_types):
+                waiting += names - found
+                found |= names
+    return found
 
 
 def own_writers(module: Module) -> list[str]:
@@ -576,3 +609,10 @@ def test_arrows_to_the_right_are_seen(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["imagegen.providers.azure.client", "imagegen.providers.aws.client"])
 def test_clouds_inside_functions_are_fine(name: str) -> None:
     assert eager_clouds(Module(name, Path("-"), "def f() -> None:\n    import boto3\n")) == []
+
+
+@pytest.mark.parametrize("start", ["imagegen.cli.main", "imagegen.cli.verbs.validate", "imagegen.cli.verbs.artifacts"])
+def test_help_and_validate_import_nothing_that_downloads(start: str) -> None:
+    heavy = {"httpx", "rich", "imagegen.locking", "imagegen.artifacts.cache", "imagegen.artifacts.lookup"}
+    assert imported_by(start) & heavy == set()
+    assert imported_by("imagegen.cli.verbs.lock") >= heavy

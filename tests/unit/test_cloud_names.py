@@ -32,6 +32,8 @@ NAMED = {
     "imagegen/authenticode/presets.json": [_ARCHIVE],
     "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],
     "imagegen/catalog/products.json": [_ARCHIVE],
+    "imagegen/catalog/publishing.json": [_ARCHIVE],
+    "imagegen/catalog/signers.json": ["Azure/AgentBaker"],
     "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
 }
 

@@ -98,4 +98,10 @@ CHECKS: Final = (
     Check("user-data", "the user data ran", _user_data),
     Check("ready", "the cloud takes the machine for ready", _ready, lambda facts: facts.cloud.wants_report),
     Check("host-name", "the host name is the cloud's", _host_name),
+    Check(
+        "signed-scripts",
+        "PowerShell ran only signed scripts, and refused none",
+        lambda facts: [say(some(facts.refused_scripts or ()))] if facts.refused_scripts else [],
+        lambda facts: facts.refused_scripts is not None,
+    ),
 )

@@ -16,6 +16,7 @@ from imagegen.pipeline import PreparedTarget
 @options.TARGET
 @options.SET
 @options.LOCK
+@options.FROZEN
 @options.OUT
 @options.LABELS
 @click.option(
@@ -57,6 +58,7 @@ def build(
     target: str | None,
     sets: tuple[str, ...],
     lock_file: Path | None,
+    frozen: bool,
     out: Path,
     labels: tuple[str, ...],
     rehearse: bool,
@@ -81,11 +83,9 @@ def build(
     # In a rehearsal the child process prints that there are warnings.
     loaded = loading.load(request) if rehearse else options.load_config(config, sets)
     targets = arguments.choose_targets(loaded, target)
-    arguments.check_faults(faults, [one.spec.provider for one in targets], rehearse=rehearse)
-    arguments.check_no_boot(no_boot=no_boot, rehearse=rehearse)
+    arguments.check_rehearsal_options(faults, targets, no_boot=no_boot, rehearse=rehearse)
     flags = arguments.list_flags({"--no-publish": no_publish, "--rebuild": rebuild, "--quiet": quiet}, on_error)
-    if rehearse:
-        arguments.reject_lock_file(lock_file)
+    arguments.check_lock_options(lock_file, frozen=frozen, rehearse=rehearse)
 
     def process(one: PreparedTarget) -> ImageManifest:
         if rehearse:
@@ -99,6 +99,7 @@ def build(
             rebuild=rebuild,
             with_publish=not no_publish,
             on_error=on_failure,
+            frozen=frozen,
         )
 
     arguments.process_targets(targets, process, form)

@@ -1,6 +1,8 @@
 """`imagegen plan`: what will be on the machine, and in what two images differ."""
 
+import collections
 import json
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +15,9 @@ from imagegen.cli.output import print_as
 from imagegen.compare import Side, compare, difference_lines, read_manifest, read_plan
 from imagegen.errors import ConfigError
 from imagegen.files import read_file
+from imagegen.lines import counted
 from imagegen.manifest.model import ImageManifest
-from imagegen.plan.model import BuildPlan, PlannedResource
+from imagegen.plan.model import BuildPlan, PlannedResource, PlannedSignature
 
 # The fields of a resource that are shown beside its name. Digests are only in the JSON.
 _SHOWN_FIELDS = {
@@ -54,10 +57,17 @@ class _PlanOrDiff(click.Command):
 @options.TARGET
 @options.SET
 @options.LOCK
+@options.FROZEN
 @options.REHEARSED_LOCK
 @options.FORMAT
 def plan(
-    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, rehearse: bool, form: str
+    config: Path,
+    target: str | None,
+    sets: tuple[str, ...],
+    lock_file: Path | None,
+    frozen: bool,
+    rehearse: bool,
+    form: str,
 ) -> None:
     """Show what will be on the machine: phases, steps and every resource with its final values.
 
@@ -69,7 +79,7 @@ def plan(
     Compare two images:
       imagegen plan diff A B
     """
-    decided = decide_plan(config, target, sets, lock_file, rehearse=rehearse).plan
+    decided = decide_plan(config, target, sets, lock_file, rehearse=rehearse, frozen=frozen).plan
     print_as(form, decided.as_json(), plan_lines(decided))
 
 
@@ -94,7 +104,19 @@ def plan_lines(plan: BuildPlan) -> list[str]:
     for name, artifact in image.artifacts.items():
         lines.append(f"  {name}  {plan.build.downloads[name]}")
         lines.append(f"    sha256 {artifact.sha256}")
-    return lines
+    return [*lines, *_signature_lines(plan.build.signatures.values())]
+
+
+def _signature_lines(signatures: Collection[PlannedSignature]) -> Iterator[str]:
+    """The roots to which the signatures of programs lead, which the machine must trust too, and who signed."""
+    if signatures:
+        yield f"signatures ({counted(len(signatures), 'file')})"
+    roots = sorted({(one.root, one.root_thumbprint) for one in signatures})
+    for root, thumbprint in roots:
+        yield f"  root {root}"
+        yield f"    sha256 {thumbprint}"
+        signers = collections.Counter(one.signer for one in signatures if one.root_thumbprint == thumbprint)
+        yield from (f"    {counted(count, 'file')} signed by {signer}" for signer, count in sorted(signers.items()))
 
 
 def _resource_line(resource: PlannedResource) -> str:

@@ -16,10 +16,17 @@ from imagegen.lines import one_line
 @options.TARGET
 @options.SET
 @options.LOCK
+@options.FROZEN
 @options.REHEARSED_LOCK
 @options.OUT
 def render(
-    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, rehearse: bool, out: Path
+    config: Path,
+    target: str | None,
+    sets: tuple[str, ...],
+    lock_file: Path | None,
+    frozen: bool,
+    rehearse: bool,
+    out: Path,
 ) -> None:
     """Write the tree that Packer builds to OUT/<name>/<id>/tree and print its path.
 
@@ -31,7 +38,7 @@ def render(
     With --rehearse the tree has the base image and the artifacts of a rehearsal, so it cannot be built. It is written
     to OUT/rehearsal/<name>/<id>/tree.
     """
-    decision = decide_plan(config, target, sets, lock_file, rehearse=rehearse)
+    decision = decide_plan(config, target, sets, lock_file, rehearse=rehearse, frozen=frozen)
     folder = pipeline.build_folder(decision.plan, out / "rehearsal" if rehearse else out)
     # A running Packer may still read the existing tree.
     with folder.claimed():

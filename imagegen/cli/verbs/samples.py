@@ -1,13 +1,14 @@
 """`imagegen samples`: writes the cluster's side for an image."""
 
 import ipaddress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import click
 import pydantic
 
-from imagegen import loading
+from imagegen import loading, pipeline
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import check_known, columns, terminal_width
@@ -15,7 +16,7 @@ from imagegen.config.value_types import ImageRef
 from imagegen.documents.problems import quoted
 from imagegen.errors import ConfigError, InvalidValue
 from imagegen.rules.nodes import find_lack_of_host_process
-from imagegen.samples.make import Samples, SamplesRequest, make_samples
+from imagegen.samples.make import POD_SCRIPT, Samples, SamplesRequest, make_samples, sample_scripts
 from imagegen.samples.network import known_networks
 from imagegen.samples.write import write_samples
 
@@ -89,10 +90,22 @@ def samples(
     loaded = options.load_config(config, sets)
     names = loading.find_targets(loaded, target)
     loading.reject_unimplemented(loaded, names)
-    request = SamplesRequest(network, _parse_images(images), cluster_cidr, service_cidr)
+    signed = _find_signed_script(loaded, names[0])
+    request = SamplesRequest(network, _parse_images(images), cluster_cidr, service_cidr, signed)
     made = make_samples([loaded.specs[name] for name in names], find_lack_of_host_process(loaded.config), request)
     write_samples(made, out)
     print_as(form, _samples_json(made, out), _samples_lines(made, out))
+
+
+def _find_signed_script(loaded: loading.Loaded, target: str) -> Callable[[], bytes] | None:
+    """What takes the signed copy of the script of the pods, if the nodes run only signed scripts."""
+    spec, scripts = loaded.specs[target], sample_scripts()
+    if not spec.facts.all_signed:
+        return None
+    # The libraries that read signatures are slow to import.
+    from imagegen.signing.own import sign_samples
+
+    return lambda: sign_samples(spec, scripts, pipeline.sign_advice(loaded.file, target))[POD_SCRIPT]
 
 
 def _reject_overlap(cluster_cidr: str, service_cidr: str) -> None:

@@ -50,11 +50,11 @@ _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 class NotAzureError(Exception):
     """A proxy, a web filter or a gateway answered instead of Azure."""
 
-    def __init__(self, response: Any, kind: str) -> None:  # noqa: ANN401 - a response of one of the SDK's two kinds
+    def __init__(self, response: Any, kind: str, wanted: str = "JSON") -> None:  # noqa: ANN401 - of one of the SDK's two kinds
         self.host = str(response.request.url).partition("://")[2].partition("/")[0]
         self.status = response.status_code
         reason = f" {response.reason}" if response.reason else ""
-        super().__init__(f"{self.host} answered {self.status}{reason} with {kind} instead of JSON")
+        super().__init__(f"{self.host} answered {self.status}{reason} with {kind} instead of {wanted}")
 
 
 def silence_libraries() -> None:

@@ -36,6 +36,7 @@ from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
 from imagegen.rehearsal.clouds import guest_agents, stand_in
+from imagegen.rehearsal.machine.script_policy import runs_only_signed
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.calico import CalicoFelix, CalicoNode, CalicoPods
 from imagegen.rehearsal.node.flanneld import Flanneld
@@ -48,6 +49,7 @@ from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
 from imagegen.rehearsal.node.pod_routes import make_cluster
 from imagegen.rehearsal.node.reset_script import reset_scripts
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,6 +82,7 @@ def boot_image(
             sets_network=image.sets_network,
             network=image.network_of_cluster,
             kubeconfigs={path: cluster.kubeconfig(account).decode() for path, account in accounts},
+            all_signed=runs_only_signed(image.machine),
         )
         if image.docker:
             arguments = image.docker.kubelet_arguments
@@ -103,7 +106,7 @@ def _boot(
     platform = cloud.make_platform(instance, lambda: machine.age_s)
     # A cloud that asks for no report has nothing against a machine that sent none.
     wants_report = platform.refusal() is not None
-    own = OwnScripts(frozenset(data for data in image.own_files.values() if data is not None))
+    own = OwnScripts(frozenset(without_signature(data) for data in image.own_files.values() if data is not None))
     with LinkLocal(platform.hosts) as link:
         node = Node(
             machine,
@@ -171,6 +174,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
             **Upkeep(observed.image, node, observed.cluster, observed.pods.begin, observed.is_up).look_after(found),
+            "refused_scripts": observe.find_refused_scripts(node.machine),
         }
     )
 
@@ -245,6 +249,7 @@ class _Observed:
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
+            refused_scripts=observe.find_refused_scripts(machine),
             services=tuple(observe.look_at_services(machine, self.image.services)),
             wins=look_at_wins(machine, self.image.wins),
             gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),

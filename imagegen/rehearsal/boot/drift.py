@@ -63,5 +63,5 @@ def check(machine: Machine, bundle: Bundle) -> tuple[int, dict[str, str]]:
     }
 
 
-def _download_nothing(url: str, _proxy: str | None) -> bytes:
+def _download_nothing(url: str, _authorization: str, _proxy: str | None) -> bytes:
     raise ConnectionError(f"-Check asked for {url}: it must download nothing")

@@ -19,11 +19,13 @@ from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, e
 from imagegen.rehearsal.machine.inspection import FIRST_BOOT_LOG
 from imagegen.rehearsal.machine.programs import check_can_run, log_file, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.script_policy import runs_only_signed
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 from imagegen.rehearsal.node.kubelet_credentials import can_run
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import last_values, parse_arguments, registered_providers
 from imagegen.rehearsal.node.registration import PROVIDED_ADDRESS
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -225,16 +227,22 @@ def list_access(machine: Machine, guarded: Iterable[Guarded]) -> Iterator[facts.
 
 
 def look_at_own_files(machine: Machine, expected: Mapping[str, bytes | None]) -> Iterator[facts.OwnFile]:
-    """The operator's files on the machine: what must be in them, or None for any content, by their paths."""
+    """The operator's files on the machine: what must be in them, or None for any content, by their paths. Signatures
+    may have been added."""
     for path, data in expected.items():
         if not machine.files.is_file(path):
             yield facts.OwnFile(path=path, state="missing", access=())
             continue
-        same = data is None or machine.files.read(path) == data
+        same = data is None or without_signature(machine.files.read(path)) == without_signature(data)
         guard = Guarded(path, frozenset())
         yield facts.OwnFile(
             path=path, state="there" if same else "changed", access=tuple(list_access(machine, [guard]))
         )
+
+
+def find_refused_scripts(machine: Machine) -> tuple[str, ...] | None:
+    """What PowerShell refused, if its policy is AllSigned."""
+    return tuple(f"{path}: {why}" for path, why in machine.refused.items()) if runs_only_signed(machine) else None
 
 
 def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) -> facts.Builder:

@@ -23,6 +23,8 @@ from imagegen.rehearsal.boot.powershell_syntax import (
 )
 from imagegen.rehearsal.boot.programs import NoSuchProgramError, full_path, is_file, variables_of
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.script_policy import REFUSED, find_refusal
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,15 +91,18 @@ class PowerShell:
 
     def _run_script(self, path: str, words: Sequence[str]) -> int | None:
         """The code with which the script ended, if it did so itself."""
+        if why := find_refusal(self._process.machine, path):
+            self._output.append(f"{path} cannot be loaded: {why}\r\n")
+            return REFUSED
         data = self._process.machine.files.read(path)
-        if known := self._scripts.get(data):
+        if known := self._scripts.get(without_signature(data)):
             ended = known(dataclasses.replace(self._process, arguments=(path, *words)))
             self._output.append(ended.output)
             return ended.exit_code
         try:
             return self._interpret(path, data, words)
         except UnknownCommandError as unknown:
-            if data not in self._own.known:
+            if without_signature(data) not in self._own.known:
                 raise
             # The boot goes on as if it had succeeded, and says so.
             self._own.limits.append(f"{path} to its end: {unknown}")

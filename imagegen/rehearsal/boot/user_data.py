@@ -48,6 +48,8 @@ class Join:
     """kube-proxy's own address in that network, if it needs one."""
     kubeconfigs: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """The kubeconfigs of the image's services, by their paths."""
+    all_signed: bool = False
+    """Whether the machine runs only signed scripts: then user data has its commands on command lines."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,25 +79,34 @@ write_files:
     owner: root:root
     permissions: '0640'
     content: "keeps the folder"
--   path: /run/cluster-api/before-join.ps1
-    permissions: '0744'
-    content: |
-      $ErrorActionPreference = 'Stop'
-      Write-Output "joining: $env:COMPUTERNAME {key}"
-      Start-Sleep -Seconds {_BEFORE_JOIN_S}
--   path: /etc/kubernetes/cloud.conf
+{"" if join.all_signed else _before_join(key)}-   path: /etc/kubernetes/cloud.conf
     encoding: base64
     owner: root:root
     permissions: '0600'
     content: {_base64(f"key={key}")}
 {"".join(_kubeconfig(path, text) for path, text in join.kubeconfigs.items())}runcmd:
   - "hostname"
-  - "powershell /run/cluster-api/before-join.ps1"
+  - {_call_before_join(key) if join.all_signed else '"powershell /run/cluster-api/before-join.ps1"'}
 {_calls(join.before)}  - kubeadm join --config {CONFIG} --v 5 && echo success > {_DONE}
 {_after_join(join)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
 """
     tokens = re.findall(r"(?m)^ *token: (\S+)", "".join(join.kubeconfigs.values()))
     return UserData(text.encode(), (join.token, join.token.partition(".")[2], key, *tokens))
+
+
+def _before_join(key: str) -> str:
+    return f"""-   path: /run/cluster-api/before-join.ps1
+    permissions: '0744'
+    content: |
+      $ErrorActionPreference = 'Stop'
+      Write-Output "joining: $env:COMPUTERNAME {key}"
+      Start-Sleep -Seconds {_BEFORE_JOIN_S}
+"""
+
+
+def _call_before_join(key: str) -> str:
+    """The same on a command line, which needs no signature."""
+    return f'"powershell -Command \\"Write-Output \'joining: {key}\'; Start-Sleep -Seconds {_BEFORE_JOIN_S}\\""'
 
 
 def _kubeconfig(path: str, text: str) -> str:

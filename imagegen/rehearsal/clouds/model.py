@@ -44,5 +44,7 @@ class StandIn(Generic[SettingsT]):
     """The agents of the cloud's images, for the list of what a rehearsal does not check."""
     user_data: str = ""
     """The file of the tree with which a machine must be started; empty if the cloud has another way."""
+    account_options: Callable[[], CloudOptions] | None = None
+    """An account of this cloud beside the target's cloud, for artifacts in its storage."""
     find_unsupported: Callable[[SettingsT], Iterable[UnsupportedSetting]] | None = None
     """Finds unsupported settings, other than regions."""

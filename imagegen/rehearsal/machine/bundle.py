@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, AccessEntry, write
 from imagegen.rehearsal.machine.plan import Plan, read_plan
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.script_policy import check_script
 from imagegen.rehearsal.machine.stop import Exit, StopError
 
 if TYPE_CHECKING:
@@ -53,7 +54,15 @@ def open_bundle(machine: Machine, arguments: EntryArguments, root: str) -> Plan:
     plan = read_plan(contents[PLAN])
     _check_contents(plan, contents)
     _unpack(machine, contents, root)
+    for name in _loaded(plan):
+        check_script(machine, rf"{root}\bundle\{name}".replace("/", "\\"))
     return plan
+
+
+def _loaded(plan: Plan) -> tuple[str, ...]:
+    """The scripts that the engine imports or runs when it starts."""
+    kinds = {entry.kind for phase in plan.phases for step in phase.steps for entry in step.resources}
+    return (*ENGINE, *(f"kinds/{kind}.ps1" for kind in sorted(kinds)))
 
 
 def _compare(what: str, data: bytes, expected: str) -> None:
@@ -88,8 +97,7 @@ def _check_contents(plan: Plan, contents: dict[str, bytes]) -> None:
     for name in contents:
         if name != PLAN and name not in plan.files:
             raise StopError(Exit.WRONG_BYTES, f"the bundle has {name}, but the plan does not list it")
-    kinds = {entry.kind for phase in plan.phases for step in phase.steps for entry in step.resources}
-    for name in (*ENGINE, *(f"kinds/{kind}.ps1" for kind in sorted(kinds))):
+    for name in _loaded(plan):
         if name not in plan.files:
             raise StopError(Exit.FAULT, f"the engine cannot load {name}: the bundle does not have it")
 
@@ -115,3 +123,4 @@ def need_common(machine: Machine) -> None:
     """Scripts of the steps that run only during a build import the bundle's module."""
     if not machine.files.is_file(COMMON):
         raise RefusedByWindows(f"failed: there is no module {COMMON}")
+    check_script(machine, COMMON)

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MY: Final = r"LocalMachine\My"
+ROOT: Final = r"LocalMachine\Root"
+TRUSTED_PUBLISHER: Final = r"LocalMachine\TrustedPublisher"
+DISALLOWED: Final = r"LocalMachine\Disallowed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,10 @@ class CertificateStores:
         """Add a certificate, also in place of the same one. Windows makes a store that does not exist."""
         self._names.setdefault(store.lower(), store)
         self._stores.setdefault(store.lower(), {})[certificate.thumbprint] = certificate
+
+    def add_root(self, data: bytes, thumbprint: str) -> None:
+        """Add a root, which Windows trusts from then on."""
+        self.add(Certificate(thumbprint, data), ROOT)
 
     def find(self, thumbprint: str, store: str = MY) -> Certificate | None:
         return self._stores.get(store.lower(), {}).get(thumbprint.upper())

@@ -16,6 +16,7 @@ from imagegen.rehearsal.machine.ports import PROTOCOLS, PortRange
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.script_policy import check_script
 from imagegen.rehearsal.machine.ssh_server import run_add_script
 from imagegen.rehearsal.machine.time_zone import read_time_zone, write_time_zone
 from imagegen.rehearsal.machine.triggers import START, read_triggers, write_triggers
@@ -53,6 +54,8 @@ def run_program(machine: Machine, program: str, arguments: str) -> tuple[int, st
     for form, act in _FORMS.get(fold(program), ()):
         if found := re.fullmatch(form, given, re.IGNORECASE):
             try:
+                if script := found.groupdict().get("script"):
+                    check_script(machine, script)
                 ended = act(machine, found.groupdict())
                 return (0, ended) if isinstance(ended, str) else ended
             except RefusedByWindows as refusal:
@@ -190,7 +193,7 @@ def _need_network(machine: Machine, given: Mapping[str, str]) -> str:
 _PROTOCOL: Final = rf"protocol=(?P<protocol>{'|'.join(PROTOCOLS)})"
 _PORTS: Final = r"startport=(?P<start>[0-9]{1,5}) numberofports=(?P<count>[0-9]{1,5}) store=persistent"
 _GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
-_SCRIPT: Final = r"-NoProfile -NonInteractive -ExecutionPolicy Bypass -File (?P<script>[^ ]+\\{})(?P<show> -Show)?"
+_SCRIPT: Final = r"-NoProfile -NonInteractive (?:-ExecutionPolicy Bypass )?-File (?P<script>[^ ]+\\{})(?P<show> -Show)?"
 _SERVICE: Final = r"(?P<service>[a-z0-9-]+)"
 _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
     "dism.exe": optional_features.FORMS,

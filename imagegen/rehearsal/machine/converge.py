@@ -111,7 +111,12 @@ def _differs(machine: Machine, item: Item) -> bool:
 
 def _set(run: PhaseRun, item: Item) -> None:
     artifact = _fetch_artifact(run, item)
-    supplies = Supplies(UNPACKED, HOME, item.timeout_s, artifact, run.registries)
+    supplies = Supplies(
+        *(UNPACKED, HOME, item.timeout_s, artifact, run.registries),
+        files=run.plan.files,
+        signatures=run.plan.signatures,
+        checked=run.state.checked,
+    )
     run.state.keep_resource(item.id, "setting", 0)
     run.machine.before_set(item.id)
     if BEHAVIOUR[item.kind].put(run.machine, item.resource, supplies):

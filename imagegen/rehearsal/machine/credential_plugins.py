@@ -13,6 +13,7 @@ from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.bundle import need_common
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
@@ -34,7 +35,7 @@ def run_register_script(machine: Machine, script: str, *, show: bool) -> str:
     """What register-plugin.ps1 prints."""
     if not machine.files.is_file(script):
         raise RefusedByWindows(f"powershell.exe cannot find its script {script}")
-    if hashlib.sha256(machine.files.read(script)).hexdigest() != REGISTER_PLUGIN_SHA256:
+    if hashlib.sha256(without_signature(machine.files.read(script))).hexdigest() != REGISTER_PLUGIN_SHA256:
         raise UnknownCommandError(f"{script} is not the script that the rehearsal has a model of")
     folder = ntpath.dirname(script)
     if not show:

@@ -6,31 +6,33 @@ import dataclasses
 import hashlib
 import re
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.bundle import HOME
 from imagegen.rehearsal.machine.stop import Exit, StopError
 
 if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.credentials_file import PrivateDownload
     from imagegen.rehearsal.machine.events import Transcript
     from imagegen.rehearsal.machine.plan import Artifact, Proxy
     from imagegen.rehearsal.machine.windows import Machine
 
 ARTIFACTS = HOME + r"\artifacts"
-# The bytes at an address, through a proxy or, where that is None, without one.
+# The bytes at an address, with a header Authorization or without one, through a proxy or, where that is None, without.
 # ConnectionError and TimeoutError are retried. Any other OSError is final.
-Fetch = Callable[[str, str | None], bytes]
+Fetch = Callable[[str, str, str | None], bytes]
 TRIES = 8
 TRIES_AT_WRONG_BYTES = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Web:
-    """Access to the network with the plan's proxy."""
+    """Access to the network with the plan's proxy, and to private artifacts by their names."""
 
     fetch: Fetch
     proxy: Proxy | None
+    private: Mapping[str, PrivateDownload] = dataclasses.field(default_factory=dict)
 
     def through(self, url: str) -> str | None:
         """The proxy for a URL, like .NET's WebProxy, which matches scheme, host and a port other than 443."""
@@ -41,8 +43,11 @@ class Web:
         direct = any(re.search(pattern, place, re.IGNORECASE) for pattern in self.proxy.bypass)
         return None if direct else self.proxy.url
 
-    def get(self, url: str) -> bytes:
-        return self.fetch(url, self.through(url))
+    def get(self, name: str, url: str) -> bytes:
+        """The bytes of an artifact. Its URL is that of the plan."""
+        private = self.private.get(name)
+        address, authorization = (private.url, private.authorization) if private else (url, "")
+        return self.fetch(address, authorization, self.through(address))
 
     def place(self, url: str) -> str:
         """The URL as messages show it."""
@@ -83,7 +88,7 @@ def _fetch(web: Web, name: str, url: str) -> bytes:
     attempt = 1
     while True:
         try:
-            return web.get(url)
+            return web.get(name, url)
         except OSError as error:
             if attempt == TRIES or not isinstance(error, ConnectionError | TimeoutError):
                 raise StopError(Exit.FAILED, f"artifact {name} from {web.place(url)}: {error}") from error

@@ -9,11 +9,11 @@ from imagegen.rehearsal.machine import downloads
 from imagegen.rehearsal.machine.arguments import ALL, EntryArguments, WrongArgumentsError, parse
 from imagegen.rehearsal.machine.bundle import HOME, open_bundle, root_for
 from imagegen.rehearsal.machine.converge import PhaseRun, converge, inspect, prefetch
+from imagegen.rehearsal.machine.credentials_file import Delivered, take_file
 from imagegen.rehearsal.machine.events import Transcript
 from imagegen.rehearsal.machine.inspection import run_inspection
 from imagegen.rehearsal.machine.plan import Item, Phase, items_of
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.rehearsal.machine.registry_credentials import take_variables
 from imagegen.rehearsal.machine.report import write_report
 from imagegen.rehearsal.machine.state import State
 from imagegen.rehearsal.machine.stop import Exit, KilledError, StopError
@@ -40,7 +40,7 @@ class Outcome:
 def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch) -> Outcome:
     """Do what `-File start.ps1 <arguments>` does. `fetch` returns the bytes of a URL or raises an OSError."""
     transcript = Transcript()
-    registries = take_variables(machine)
+    delivered = take_file(machine)
     try:
         given = parse(arguments)
     except WrongArgumentsError as error:
@@ -48,7 +48,7 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
         return Outcome(int(Exit.ARGUMENTS), transcript.text)
     root = root_for(given)
     try:
-        code = _run_arguments(machine, given, root, fetch, transcript, registries)
+        code = _run_arguments(machine, given, root, fetch, transcript, delivered)
     except StopError as stop:
         transcript.say(f"failed: {stop.reason}")
         code = stop.code
@@ -74,7 +74,7 @@ def _run_arguments(
     root: str,
     fetch: downloads.Fetch,
     transcript: Transcript,
-    registries: str,
+    delivered: Delivered,
 ) -> Exit:
     plan = open_bundle(machine, given, root)
     items = items_of(plan)
@@ -91,11 +91,11 @@ def _run_arguments(
         return run_inspection(machine, given, plan, items, transcript)
     state = State(machine, given.plan_sha256, {item.id: item.phase for item in items})
     phase = next(phase for phase in plan.phases if phase.name == given.phase)
-    web = downloads.Web(fetch, plan.proxy)
+    web = downloads.Web(fetch, plan.proxy, delivered.downloads)
     run = PhaseRun(
         *(machine, plan, items, state, transcript, web, phase.name, phase.restart),
         began=machine.clock(),
-        registries=registries,
+        registries=delivered.registries,
     )
     return _run_phase(run, phase, given.plan_sha256)
 

@@ -13,6 +13,7 @@ from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.report import REPORT
+from imagegen.rehearsal.machine.script_policy import check_script
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.machine.stock import (
     COMPILER,
@@ -96,6 +97,8 @@ def _check_ready(machine: Machine) -> None:
     services = machine.services
     if not machine.files.is_file(UNPACKED + r"\seal.psm1"):
         raise RefusedByWindows(f"there is no {UNPACKED}\\seal.psm1")
+    for module in ("seal.psm1", "common.psm1"):
+        check_script(machine, rf"{UNPACKED}\{module}")
     machine.need_tool(r"Sysprep\sysprep.exe")
     if not machine.files.is_file(REPORT):
         raise RefusedByWindows("there is no report.json: the last phase has not finished")

@@ -1,4 +1,4 @@
-"""The stand-in for an MSI package: an OLE magic number and a zip with what the package installs. Pure."""
+"""The stand-in for an MSI package: a compound file with a zip of what the package installs. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+from imagegen.rehearsal.signing.compound_file import NotCompoundError, make_compound_file, read_compound_file
 from imagegen.resources.model import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MAGIC = bytes.fromhex("d0cf11e0a1b11ae1")
+_PAYLOAD = "Payload"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold: equal content gives equal bytes
 TABLES = "tables.json"
 
@@ -66,16 +67,16 @@ def make_msi(
         payload.writestr(zipfile.ZipInfo(TABLES, EPOCH), tables.model_dump_json())
         for index, data in enumerate(files.values()):
             payload.writestr(zipfile.ZipInfo(str(index), EPOCH), data)
-    return MAGIC + buffer.getvalue()
+    return make_compound_file({_PAYLOAD: buffer.getvalue()})
 
 
 def read_msi(data: bytes) -> tuple[Tables, dict[str, bytes]]:
     """Tables and files of a package."""
-    if not data.startswith(MAGIC):
-        raise NotAPackageError("does not begin as a compound file")
     try:
-        with zipfile.ZipFile(io.BytesIO(data[len(MAGIC) :])) as payload:
+        with zipfile.ZipFile(io.BytesIO(read_compound_file(data)[_PAYLOAD])) as payload:
             tables = Tables.model_validate_json(payload.read(TABLES))
             return tables, {path: payload.read(str(index)) for index, path in enumerate(tables.paths)}
+    except NotCompoundError as error:
+        raise NotAPackageError(str(error)) from error
     except (zipfile.BadZipFile, KeyError, pydantic.ValidationError) as error:
         raise NotAPackageError(f"holds no payload: {error}") from error

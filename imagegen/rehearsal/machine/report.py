@@ -43,6 +43,9 @@ def write_report(run: PhaseRun, plan_sha256: str, facts: Mapping[str, Facts | No
         "machine": machine_facts(run.machine),
         "phases": phases,
         "resources": resources,
+        "signatures": {
+            sha256: "machine" if sha256 in run.state.checked else "host" for sha256 in sorted(run.plan.signatures)
+        },
     }
     data = json.dumps(report, separators=(",", ":")).encode("ascii")
     run.machine.files.write(REPORT, data)

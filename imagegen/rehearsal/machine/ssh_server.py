@@ -15,6 +15,7 @@ from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.machine.sshd import read_settings
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.accounts import User
@@ -32,7 +33,7 @@ def run_add_script(machine: Machine, script: str, *, show: bool) -> str:
     """What add-ssh-server.ps1 prints."""
     if not machine.files.is_file(script):
         raise RefusedByWindows(f"powershell.exe cannot find its script {script}")
-    if hashlib.sha256(machine.files.read(script)).hexdigest() != ADD_SERVER_SHA256:
+    if hashlib.sha256(without_signature(machine.files.read(script))).hexdigest() != ADD_SERVER_SHA256:
         raise UnknownCommandError(f"{script} is not the script that the rehearsal has a model of")
     if show:
         has_program = machine.files.is_file(rf"{OF_WINDOWS}\sshd.exe")

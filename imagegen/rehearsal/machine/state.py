@@ -43,6 +43,7 @@ class _Saved(Strict):
     plan_sha256: str
     phases: dict[str, PhaseRecord]
     resources: dict[str, ResourceRecord]
+    signatures: list[str]
 
 
 class State:
@@ -54,6 +55,8 @@ class State:
         self._phase_of = phase_of
         self.phases: dict[str, PhaseRecord] = {}
         self.resources: dict[str, ResourceRecord] = {}
+        self.checked: set[str] = set()
+        """The sha256 of the files whose signature Windows accepted."""
 
     def read(self, transcript: Transcript) -> None:
         """Read the state of earlier runs, and report what cannot be used."""
@@ -67,6 +70,7 @@ class State:
                 continue
             if saved.plan_sha256 == self._plan_sha256:
                 self.phases, self.resources = dict(saved.phases), dict(saved.resources)
+                self.checked = set(saved.signatures)
                 return
             transcript.say(f"discarded {path}: it is the state of another plan")
 
@@ -103,6 +107,12 @@ class State:
         self.phases = {
             name: record.model_copy(update={"changed": self.changed_in(name)}) for name, record in self.phases.items()
         }
-        saved = _Saved(state_version=1, plan_sha256=self._plan_sha256, phases=self.phases, resources=self.resources)
+        saved = _Saved(
+            state_version=1,
+            plan_sha256=self._plan_sha256,
+            phases=self.phases,
+            resources=self.resources,
+            signatures=sorted(self.checked),
+        )
         self._machine.files.write(NEW, saved.model_dump_json().encode())
         self._machine.files.move(NEW, STATE)

@@ -6,10 +6,11 @@ import dataclasses
 import secrets
 from typing import TYPE_CHECKING
 
+from imagegen.catalog.facts import table
 from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
 from imagegen.rehearsal.machine.answers import make_answer_file
-from imagegen.rehearsal.machine.certificates import Certificate
+from imagegen.rehearsal.machine.certificates import ROOT, Certificate
 from imagegen.rehearsal.machine.commands import BALANCED, POWER_PLANS
 from imagegen.rehearsal.machine.credential_plugins import LISTED as GMSA_PLUGINS
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
@@ -142,6 +143,8 @@ def stock_windows(
     _fill_disk(machine, agents)
     _fill_registry(machine, release)
     machine.certificates.add(Certificate(_LISTENER_CERTIFICATE))
+    for row in table("roots")["stock"].values():
+        machine.certificates.add(Certificate(row["thumbprint"]), ROOT)
     machine.firewall.add(Rule("winrm-https", "WinRM over HTTPS", "in", "allow", "TCP", WINRM_PORT))
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:

@@ -14,6 +14,8 @@ from imagegen.rehearsal.machine.files import parts
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.rotation import rotate_logs
+from imagegen.rehearsal.machine.script_policy import REFUSED, find_refusal
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,10 +137,12 @@ def _result(machine: Machine, task: Task) -> int:
     script, *arguments = given[lowered.index("-file") + 1 :]
     if not machine.files.is_file(script):
         return NO_SCRIPT
+    if find_refusal(machine, script):
+        return REFUSED
     known = SCRIPTS.get(script.rpartition("\\")[2].lower())
     if known is None:
         return 0
     digest, act = known
-    if hashlib.sha256(machine.files.read(script)).hexdigest() != digest:
+    if hashlib.sha256(without_signature(machine.files.read(script))).hexdigest() != digest:
         raise UnknownCommandError(f"{script} is not the script that the rehearsal has a model of")
     return act(machine, arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import time
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,10 @@ class Machine:
         self.ports = Ports()
         self.accounts = Accounts()
         self.certificates = CertificateStores()
+        self.date = datetime.datetime.now(datetime.UTC)
+        """The date by which signatures are judged. The model's clock has none."""
+        self.fetches_roots = False
+        """Whether the machine reaches Windows Update, from which it fetches public roots that its store lacks."""
         self.defender = Defender(self.services)
         self.volume = Volume()
         self.browse: Browse = _unreachable
@@ -74,6 +79,8 @@ class Machine:
         """The network adapters whose MTU was set."""
         self.script_exit_codes: dict[str, int] = {}
         """How scripts of the operator end, by the names of their resources. The others succeed: none of them is run."""
+        self.refused: dict[str, str] = {}
+        """The scripts that the policy of PowerShell refused since the machine was made, with the reasons."""
         self.processes: list[str] = []
         """The names of the processes that run and can be looked up, without .exe."""
         self.boot_count = 0
@@ -94,7 +101,7 @@ class Machine:
         # Whatever of the machine knows its disk knows the copy's from here on.
         other = copy.deepcopy(self, {id(self.files): self.files.copy(root)})
         other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
-        other.browse = _unreachable
+        other.browse, other.refused = _unreachable, {}
         other.up_s, other._before_s = 0.0, 0.0
         other.services.on_start, other.services.slow_programs = {}, {}
         return other

@@ -39,6 +39,10 @@ class Cloud(contextlib.AbstractContextManager["Cloud"]):
         """Why the WinRM port of this address is closed: "" if it is open, None if no machine has the address."""
 
     @abc.abstractmethod
+    def admit(self, request: Request) -> Response | None:
+        """The answer to a request for a private file in the cloud's storage; None if the request may have the file."""
+
+    @abc.abstractmethod
     def __call__(self, request: Request) -> Response:
         """Answer a request to one of the cloud's hosts."""
 

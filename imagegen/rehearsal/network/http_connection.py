@@ -44,6 +44,12 @@ class HttpConnection(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         _log.debug(format, *args)
 
+    def handle_expect_100(self) -> bool:
+        # Inside TLS the writer has a buffer, and the client sends its body only after this answer.
+        result = super().handle_expect_100()
+        self.wfile.flush()
+        return result
+
     def make_request(self, host: str, target: str, body: bytes) -> Request:
         """The request that was read, with its target in origin form."""
         path, query = parse_target(target)

@@ -18,6 +18,7 @@ from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.hns import NODE_ADDRESS, Endpoint, Network
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.script_policy import check_script
 from imagegen.rehearsal.node.api_server import SERVICE_RANGE
 from imagegen.rehearsal.node.client import ApiClient, ApiError
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
@@ -55,10 +56,13 @@ class _CalicoService(Nssm):
         folder = self.machine.registry.text(parameters, "AppDirectory") or ""
         if not program.lower().endswith("\\powershell.exe") or [*arguments][-1:] != [rf"{folder}\{self.script}"]:
             raise UnknownCommandError(f"service {self.service} runs {program}, of which the rehearsal has no model")
-        for path in (self.script, "config.ps1", r"libs\calico\calico.psm1", "calico-node.exe", *self.needs):
+        paths = (self.script, "config.ps1", r"libs\calico\calico.psm1", "calico-node.exe", *self.needs)
+        for path in paths:
             if not self.machine.files.is_file(rf"{folder}\{path}"):
                 raise NssmError(rf"cannot find {folder}\{path}")
         try:
+            for path in paths:
+                check_script(self.machine, rf"{folder}\{path}")
             self.work(folder, environment)
         except (ApiError, ValueError, RefusedByWindows) as error:
             raise NssmError(str(error)) from error

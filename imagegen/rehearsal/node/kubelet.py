@@ -14,6 +14,7 @@ from imagegen.catalog.facts import numbers, table
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.script_policy import find_refusal
 from imagegen.rehearsal.node.client import ApiError
 from imagegen.rehearsal.node.facts import SERVICE, read_version
 from imagegen.rehearsal.node.kubelet_error import KubeletError
@@ -130,6 +131,8 @@ class Kubelet:
             yield _POWERSHELL_S
             if not self._machine.files.is_file(script_file):
                 raise KubeletError(f"The argument '{script_file}' to the -File parameter does not exist.")
+            if why := find_refusal(self._machine, script_file):
+                raise KubeletError(f"{script_file} cannot be loaded: {why}")
             script = read_script(self._machine.files.read(script_file), script_file)
             outcome = yield from run_script(self._machine, script, parameters)
             if outcome.message:

@@ -6,6 +6,7 @@ import ntpath
 from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.script_policy import check_script
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
@@ -17,3 +18,4 @@ def need_module(machine: Machine, script: str) -> None:
     path = rf"{ntpath.dirname(script)}\{MODULE}"
     if not machine.files.is_file(path):
         raise RefusedByWindows(f"The specified module '{path}' was not loaded because no valid module file was found.")
+    check_script(machine, path)

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -66,7 +67,7 @@ class Outcome:
 
 
 def read_script(data: bytes, path: str) -> Script:
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    text = without_signature(data).decode("utf-8", "replace").replace("\r\n", "\n")
     has = {}
     for name, part in (
         ("reads_flags", _READS_FLAGS),

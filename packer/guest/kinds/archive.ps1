@@ -31,7 +31,7 @@
                 if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $digest) { continue }
                 # A member of the plan must have the plan's digest, whatever was unpacked.
                 if ($digests.ContainsKey($name)) { $digest = $digests[$name] }
-                Copy-IntoPlace -From $file -To $target -Digest $digest
+                Copy-IntoPlace -From $file -To $target -Digest $digest -Context $Context
             }
         }
     }

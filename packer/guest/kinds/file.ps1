@@ -14,12 +14,12 @@
         if ($null -ne $Resource.member) {
             Expand-Artifact -Context $Context -ArgumentList $Resource.member -Use {
                 param($Staging)
-                Copy-IntoPlace -From ([System.IO.Path]::Combine($Staging, $Resource.member.Replace('/', '\'))) -To $Resource.path -Digest $Resource.sha256
+                Copy-IntoPlace -From ([System.IO.Path]::Combine($Staging, $Resource.member.Replace('/', '\'))) -To $Resource.path -Digest $Resource.sha256 -Context $Context
             }
             return
         }
         if ($null -ne $Resource.artifact) { $origin = $Context.Artifact }
         else { $origin = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\')) }
-        Copy-IntoPlace -From $origin -To $Resource.path -Digest $Resource.sha256
+        Copy-IntoPlace -From $origin -To $Resource.path -Digest $Resource.sha256 -Context $Context
     }
 }

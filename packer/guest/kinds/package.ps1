@@ -15,6 +15,7 @@
         foreach ($name in $Resource.services) { if (-not $Now.services[$name]) { "there is no service $name" } }
     }
     Set  = { param($Resource, $Context)
+        Assert-Signature -Path $Context.Artifact -Name "$($Resource.artifact).msi" -Digest ([System.IO.Path]::GetFileName($Context.Artifact)) -Context $Context
         $log = [System.IO.Path]::Combine($Context.Log, "$($Resource.artifact).msi.log")
         # msiexec reads NAME="a value", but not "NAME=a value", which is the C runtime's form.
         $properties = @(foreach ($argument in $Resource.arguments) {

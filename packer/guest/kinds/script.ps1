@@ -15,7 +15,7 @@
     }
     Set  = { param($Resource, $Context)
         $file = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\'))
-        $arguments = @('-NoProfile', '-NonInteractive', '-ExecutionPolicy', 'Bypass', '-File', $file) + @($Resource.arguments)
+        $arguments = @(Get-ScriptOption) + @('-File', $file) + @($Resource.arguments)
         $left = [Math]::Min([int]$Resource.timeout_s, (Get-SecondsLeft -Context $Context))
         # No exit code is an error yet, so that the output is shown first.
         $ran = Invoke-Native -FilePath (Get-SystemTool -Name 'WindowsPowerShell\v1.0\powershell.exe') -ArgumentList $arguments -GoodExitCode @() -TimeoutSeconds $left

@@ -8,14 +8,15 @@ import pytest
 
 from imagegen.artifacts import connection
 from imagegen.errors import ConfigError
+from imagegen.hosts import ANY_HOST, HostPolicy
 
 GOOD = "https://artifacts.example.com/a"
 HOSTS = ["artifacts..corp.example", f"{'a' * 64}.example", "xn--a.example", "a.example:99999", "[fd00::", ""]
 
 
-def _ask(url: str, environ: dict[str, str]) -> str:
+def _ask(url: str, environ: dict[str, str], hosts: HostPolicy = ANY_HOST) -> str:
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with pytest.raises(ConfigError) as refused, connection.get(url, {}, environ=environ, trust=trust):
+    with pytest.raises(ConfigError) as refused, connection.get(url, {}, environ=environ, trust=trust, hosts=hosts):
         pass
     return str(refused.value)
 
@@ -30,3 +31,20 @@ def test_a_url_that_cannot_be_read(host: str) -> None:
 def test_a_proxy_that_cannot_be_read(host: str) -> None:
     said = _ask(GOOD, {"HTTPS_PROXY": f"http://user:secret@{host}"})
     assert said == "the proxy in HTTPS_PROXY or ALL_PROXY is not a valid URL"
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "says"),
+    [
+        (GOOD, HostPolicy.of(["b.example"], []), "artifacts.example.com is not one of artifacts.allowed_hosts"),
+        (GOOD, HostPolicy.of([], ["artifacts.example.com"]), "artifacts.example.com is one of artifacts.denied_hosts"),
+        ("https://u:p@A.example:443/a", HostPolicy.of([], ["a.example"]), "a.example is one of artifacts.denied_hosts"),
+        (
+            "https://b\u00fccher.example/a",
+            HostPolicy.of([], ["xn--bcher-kva.example"]),
+            "xn--bcher-kva.example is one of",
+        ),
+    ],
+)
+def test_a_host_that_must_not_be_asked(url: str, hosts: HostPolicy, says: str) -> None:
+    assert _ask(url, {}, hosts).startswith(says)

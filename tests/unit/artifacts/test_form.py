@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.artifacts.archive import check_form
-from imagegen.artifacts.request import ArtifactRequest
+from imagegen.artifacts.request import ArtifactRequest, TakenFile
 from imagegen.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -45,6 +45,31 @@ def _check(tmp_path: Path, form: ArtifactForm, data: bytes) -> str | None:
     file = tmp_path / "artifact"
     file.write_bytes(data)
     return check_form(ArtifactRequest("containerd", URL, None, form, "overrides.containerd_url", URL), file)
+
+
+def test_one_file_of_the_config_may_be_packed_or_not(tmp_path: Path) -> None:
+    """And several files may not: only an archive has all of them."""
+    file = tmp_path / "artifact"
+    one, other = TakenFile("bin/csi-proxy.exe", "csi-proxy.exe"), TakenFile("b.dll", "b.dll")
+
+    def check(form: ArtifactForm, data: bytes, *files: TakenFile) -> str | None:
+        file.write_bytes(data)
+        return check_form(
+            ArtifactRequest("csi-proxy", URL, None, form, "overrides.x", URL, own=True, files=files), file
+        )
+
+    for form in ("archive", "file"):
+        assert check(form, b"MZ", one) is None
+        assert check(form, _zip(), one) == "zip"
+        with pytest.raises(VerificationError, match=r"is an MSI package, neither csi-proxy\.exe nor an archive"):
+            check(form, MSI, one)
+    script = TakenFile("collect.ps1", "collect.ps1")
+    assert check("file", b"# any text", script) is None
+    with pytest.raises(VerificationError, match=r"is a web page, neither collect\.ps1 nor"):
+        check("file", PAGE, script)
+    with pytest.raises(VerificationError, match=r"is a Windows program, not an archive .* with csi-proxy\.exe, b\.dll"):
+        check("archive", b"MZ", one, other)
+    assert check("archive", gzip.compress(_tar()), one, other) == "tar.gz"
 
 
 # An archive holds the time it was made: its bytes are no name that every worker of a run would give.

@@ -12,9 +12,10 @@ import pytest
 
 from imagegen.artifacts.image_lookup import Answer, ImageRequest, chain_id, look_up_image
 from imagegen.artifacts.lock import Lock
-from imagegen.artifacts.lookup import lock_images
+from imagegen.artifacts.lookup import KEEP, Refresh, lock_images
 from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError, VerificationError
+from imagegen.hosts import HostPolicy
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.resources.image_name import ImageName
 
@@ -259,10 +260,10 @@ def test_a_token_is_fetched_only_from_an_allowed_host() -> None:
     with pytest.raises(
         ConfigError, match=r"only with a token from auth\.docker\.io, which is not an allowed"
     ) as refused:
-        look_up_image(dataclasses.replace(request, may_ask=lambda host: host != "auth.docker.io"), ask)
+        look_up_image(dataclasses.replace(request, hosts=HostPolicy.of(["registry-1.docker.io"], [])), ask)
     assert "add auth.docker.io to artifacts.allowed_hosts" in refused.value.hint
     assert not any("auth.docker.io" in url for url in asked)
-    assert look_up_image(dataclasses.replace(request, may_ask=lambda host: host == "auth.docker.io"), ask).size
+    assert look_up_image(dataclasses.replace(request, hosts=HostPolicy.of(["auth.docker.io"], [])), ask).size
 
 
 def test_an_image_of_an_older_build_is_the_last_choice_and_needs_isolation() -> None:
@@ -284,7 +285,8 @@ def test_an_image_of_an_older_build_is_the_last_choice_and_needs_isolation() -> 
 
 def lock(ask: Ask, request: ImageRequest, old: Lock | None = None, *, refresh: bool = False) -> Lock:
     console = Console(io.StringIO(), plain=True)
-    return Lock(images=lock_images({str(request.name): request}, old, ask, refresh=refresh, console=console))
+    again = Refresh(None) if refresh else KEEP
+    return Lock(images=lock_images({str(request.name): request}, old, ask, refresh=again, console=console))
 
 
 def test_only_what_a_lock_does_not_have_is_looked_up() -> None:

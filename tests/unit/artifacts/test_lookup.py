@@ -8,15 +8,18 @@ import hashlib
 import io
 import tarfile
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen.artifacts import lookup
-from imagegen.artifacts.download import Fetched
+from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.credentials import Address, PrivateHosts
+from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version
+from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import Lock, LockedArtifact
-from imagegen.artifacts.lookup import lock_artifacts
-from imagegen.artifacts.request import ArtifactRequest
+from imagegen.artifacts.lookup import KEEP, Refresh, Sources, lock_artifacts
+from imagegen.artifacts.request import ArtifactRequest, PublishedDigest, TakenFile
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, VerificationError
 
@@ -52,53 +55,90 @@ def asks(name: str, url: str, sha: str | None = None, form: ArtifactForm = "file
     return ArtifactRequest(name, url, sha, form, f"overrides.{name}", url)
 
 
+def takes(name: str, url: str, *files: str, form: ArtifactForm = "file") -> ArtifactRequest:
+    """An artifact of the config, from which these files are taken."""
+    return dataclasses.replace(asks(name, url, form=form), files=tuple(TakenFile(file, file) for file in files))
+
+
 def locked(url: str, data: bytes, members: dict[str, str] | None = None) -> LockedArtifact:
-    return LockedArtifact(url=url, sha256=sha256(data), size=len(data), members=members)
+    return LockedArtifact(
+        url=url, sha256=sha256(data), size=len(data), members=members, published="2026-10-31T12:00:00Z"
+    )
 
 
+ALL = Refresh(None)
 NEW_A = locked(A, WEB[A])
 NEW_B = locked(B, WEB[B], {"bin/b.exe": sha256(b"b")})
 
 
-@dataclasses.dataclass
 class World:
-    cache: Path
-    fetched: list[str]
+    """A web without a network, and a cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cache = Cache(folder / "cache", 2**30, self.warn)
+        self.web = dict(WEB)
+        self.documents: dict[str, bytes] = {}
+        self.modified = "Sat, 31 Oct 2026 12:00:00 GMT"
+        self.downloaded: list[str] = []
+        self.unchanged: list[str] = []
+        self.asked: list[str] = []
+        self.addresses: list[Address | None] = []
+        """Of each download, if it is a private one."""
+        self.private: PrivateHosts | None = None
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
     def lock(
-        self, *requests: ArtifactRequest, old: Lock | None = None, refresh: bool = False
+        self,
+        *requests: ArtifactRequest,
+        old: Lock | None = None,
+        refresh: Refresh = KEEP,
+        needs_time: bool = False,
     ) -> dict[str, LockedArtifact]:
-        return lock_artifacts(
-            {request.name: request for request in requests},
-            old,
-            refresh=refresh,
+        console = Console(io.StringIO(), plain=True)
+        sources = Sources(
             environ={},
             cache=self.cache,
-            console=Console(io.StringIO(), plain=True),
+            ask=self.ask,
+            console=console,
+            private=self.private,
+            needs_time=needs_time,
+            lock="/x.lock.json",
         )
+        return lock_artifacts({request.name: request for request in requests}, old, sources, refresh)
+
+    def ask(self, url: str, _headers: object, _authorization: str) -> Answer:
+        self.asked.append(url)
+        return Answer(200, {}, self.documents[url]) if url in self.documents else Answer(404, {}, b"")
+
+    def parts(self) -> list[str]:
+        return [path.name for path in self.cache.folder.glob("*") if path.name not in ("sha256", "urls")]
+
+    def cached(self) -> set[str]:
+        return {one.sha256 for one in self.cache.files()}
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    here = World(tmp_path / "cache", [])
+    here = World(tmp_path)
 
-    def fetch(
-        url: str,
-        into: Path,
-        *,
-        expected_sha256: str | None,
-        key: str,
-        **_: Any,  # noqa: ANN401 - what is passed on to the network
-    ) -> Fetched:
-        here.fetched.append(url)
-        if url not in WEB:
-            raise ConfigError(f"{url} is gone", hint=key)
-        into.write_bytes(WEB[url])
-        if expected_sha256 not in (None, sha256(WEB[url])):
-            raise VerificationError(f"{sha256(WEB[url])}, and {expected_sha256} was asked for")
-        return Fetched(sha256(WEB[url]), len(WEB[url]))
+    def fill(download: Download, file: IO[bytes]) -> Fetched:
+        url = download.url
+        if url not in here.web:
+            raise ConfigError(f"{url} is gone", hint=download.key)
+        data = here.web[url]
+        version = Version(f'"{sha256(data)[:8]}"', here.modified)
+        if download.known == version:
+            here.unchanged.append(url)
+            raise UnchangedError
+        here.downloaded.append(url)
+        here.addresses.append(download.address() if download.address else None)
+        file.write(data)
+        return Fetched(sha256(data), len(data), version)
 
-    monkeypatch.setattr(lookup, "fetch", fetch)
+    monkeypatch.setattr(Download, "fill", fill)
     return here
 
 
@@ -126,6 +166,8 @@ SAME = Lock(artifacts={"a": NEW_A})
             1,
         ),
         (None, [], False, {}, 0),
+        (None, [takes("a", A, "a.txt"), takes("b", B, "b.exe")], False, {"a": NEW_A, "b": NEW_B}, 2),
+        (OLD, [takes("a", A, "a.txt"), takes("b", B, "b.exe")], False, {"a": OLD.artifacts["a"], "b": NEW_B}, 0),
     ],
     ids=[
         "no lock",
@@ -138,6 +180,8 @@ SAME = Lock(artifacts={"a": NEW_A})
         "no longer an archive",
         "one download for two",
         "nothing",
+        "one file, packed or not",
+        "one file of an old lock",
     ],
 )
 def test_lock(
@@ -148,11 +192,11 @@ def test_lock(
     expected: dict[str, LockedArtifact],
     downloads: int,
 ) -> None:
-    found = world.lock(*requests, old=old, refresh=refresh)
+    found = world.lock(*requests, old=old, refresh=ALL if refresh else KEEP)
     assert found == expected
     assert list(found) == sorted(found)
-    assert len(world.fetched) == downloads
-    assert list(world.cache.glob("*")) == []
+    assert len(world.downloaded) == downloads
+    assert world.parts() == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +204,7 @@ def test_lock(
     [
         (lambda world: world.lock(asks("a", A, NEVER)), VerificationError, [sha256(WEB[A]), NEVER]),
         (
-            lambda world: world.lock(asks("a", A), old=OLD, refresh=True),
+            lambda world: world.lock(asks("a", A), old=OLD, refresh=ALL),
             VerificationError,
             [
                 "a: the bytes of https://a.test/a.msi have changed",
@@ -175,12 +219,29 @@ def test_lock(
             ["a: https://a.test/a.msi is a file that begins with 'bytes of a', not an archive", "overrides.a"],
         ),
         (
+            lambda world: world.lock(takes("a", A, "a.txt", "b.txt", form="archive"), old=SAME),
+            VerificationError,
+            ["a file that begins with 'bytes of a', not an archive (.zip, .tar.gz or .tar) with a.txt, b.txt"],
+        ),
+        (
+            lambda world: world.lock(takes("b", B, "c.exe")),
+            VerificationError,
+            [f"b: the archive {B} does not have c.exe: it has bin/b.exe", "overrides.b"],
+        ),
+        (
             lambda world: world.lock(asks("a", A, NEVER), asks("b", B), asks("c", GONE)),
             VerificationError,
             ["2 of 3 downloads failed", NEVER, f"{GONE} is gone", "hint: overrides.c"],
         ),
     ],
-    ids=["not what was asked for", "changed under the same url", "not an archive", "all that is wrong at once"],
+    ids=[
+        "not what was asked for",
+        "changed under the same url",
+        "not an archive",
+        "not an archive, by an old lock",
+        "not in the archive",
+        "all that is wrong at once",
+    ],
 )
 def test_refused(world: World, act: Callable[[World], Any], kind: type[ImagegenError], says: list[str]) -> None:
     with pytest.raises(kind) as raised:
@@ -188,35 +249,35 @@ def test_refused(world: World, act: Callable[[World], Any], kind: type[ImagegenE
     text = " ".join((raised.value.message, raised.value.hint, *raised.value.details))
     assert [part for part in says if part not in text] == []
     assert "secret" not in text
-    assert list(world.cache.glob("*")) == []
+    assert world.parts() == []
 
 
 def test_what_a_killed_look_up_left_goes_with_the_next(world: World) -> None:
-    killed = world.cache / "lock-killed"
+    killed = world.cache.folder / "parts-killed"
     killed.mkdir(parents=True)
     (killed / ".held").touch()
-    (killed / "artifact.part").write_bytes(b"gigabytes")
+    (killed / "0123").write_bytes(b"gigabytes")
     world.lock(asks("a", A))
-    assert list(world.cache.glob("*")) == []
+    assert world.parts() == []
 
 
 def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[bool] = []
 
-    def fetch(url: str, into: Path, *, stop: Any, **_: Any) -> Fetched:  # noqa: ANN401, ARG001 - as above
-        stopped.append(stop.wait(10))
-        into.write_bytes(WEB[A])
+    def fill(download: Download, file: IO[bytes]) -> Fetched:
+        stopped.append(download.stop.wait(10))
+        file.write(WEB[A])
         return Fetched(sha256(WEB[A]), len(WEB[A]))
 
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lookup, "fetch", fetch)
+    monkeypatch.setattr(Download, "fill", fill)
     monkeypatch.setattr(lookup, "as_finished", interrupted)
     with pytest.raises(KeyboardInterrupt):
         world.lock(asks("a", A))
     assert stopped in ([True], [])
-    assert list(world.cache.glob("*")) == []
+    assert world.parts() == []
 
 
 def test_an_interrupt_between_two_starts_stops_the_download_that_runs(
@@ -225,9 +286,9 @@ def test_an_interrupt_between_two_starts_stops_the_download_that_runs(
     submit = concurrent.futures.ThreadPoolExecutor.submit
     begun, stopped = threading.Event(), []
 
-    def fetch(_url: str, _into: Path, *, stop: Any, **_: Any) -> Fetched:  # noqa: ANN401 - as above
+    def fill(download: Download, _file: IO[bytes]) -> Fetched:
         begun.set()
-        stopped.append(stop.wait(10))
+        stopped.append(download.stop.wait(10))
         raise ConnectionError
 
     def interrupted(*arguments: Any) -> object:  # noqa: ANN401 - as submit's
@@ -237,8 +298,122 @@ def test_an_interrupt_between_two_starts_stops_the_download_that_runs(
         assert begun.wait(10)
         return started
 
-    monkeypatch.setattr(lookup, "fetch", fetch)
+    monkeypatch.setattr(Download, "fill", fill)
     monkeypatch.setattr(concurrent.futures.ThreadPoolExecutor, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         world.lock(asks("a", A), asks("b", B))
     assert stopped == [True]
+
+
+BOTH = [asks("a", A), asks("b", B, form="archive")]
+
+
+def test_a_second_lock_of_the_day_downloads_nothing(world: World) -> None:
+    first = world.lock(*BOTH)
+    assert world.lock(*BOTH) == first
+    assert (sorted(world.downloaded), sorted(world.unchanged)) == ([A, B], [A, B])
+    assert world.cached() == {sha256(WEB[A]), sha256(WEB[B])}
+
+
+def test_a_changed_file_of_the_server_is_downloaded_again(world: World) -> None:
+    world.lock(asks("a", A))
+    world.web[A] = b"new bytes of a"
+    assert world.lock(asks("a", A))["a"].sha256 == sha256(b"new bytes of a")
+    assert world.downloaded == [A, A]
+
+
+@pytest.mark.parametrize("known", [asks("a", A, sha256(WEB[A])), asks("a", A)], ids=["by the config", "by the lock"])
+def test_a_known_digest_needs_no_server(world: World, known: ArtifactRequest) -> None:
+    first = world.lock(asks("a", A))
+    world.web.clear()
+    other_form = Lock(artifacts={"a": first["a"].model_copy(update={"members": {"x": NEVER}})})
+    assert world.lock(known, old=other_form) == first
+    assert (world.downloaded, world.unchanged) == ([A], [])
+
+
+def test_a_damaged_file_is_downloaded_again_and_named(world: World) -> None:
+    world.lock(asks("a", A))
+    file = world.cache.folder / "sha256" / sha256(WEB[A])
+    file.write_bytes(b"bytes of b")
+    assert world.lock(asks("a", A))["a"] == NEW_A
+    assert world.downloaded == [A, A]
+    assert world.warnings == [f"{file} has other bytes than its name says: it is removed and downloaded again"]
+
+
+def test_only_the_named_entries_are_looked_up_again(world: World) -> None:
+    old = Lock(artifacts=world.lock(*BOTH))
+    world.lock(*BOTH, old=old, refresh=Refresh(frozenset({"b"})))
+    assert world.unchanged == [B]
+
+
+OWN = dataclasses.replace(asks("a", A), own=True)
+
+
+@pytest.mark.parametrize(
+    ("request_", "refresh", "is_accepted"),
+    [
+        (OWN, Refresh(None, accepts_own=True), True),
+        (OWN, Refresh(frozenset({"a"}), accepts_own=True), True),
+        (asks("a", A), Refresh(None, accepts_own=True), False),
+        (OWN, ALL, False),
+        (asks("a", A), Refresh(None, accepts_own=True, accepts_public=True), True),
+    ],
+)
+def test_whose_bytes_may_change(world: World, request_: ArtifactRequest, refresh: Refresh, is_accepted: bool) -> None:
+    try:
+        found = world.lock(request_, old=OLD, refresh=refresh)
+    except VerificationError:
+        assert not is_accepted
+    else:
+        assert is_accepted
+        assert found["a"].sha256 == sha256(WEB[A])
+
+
+@pytest.mark.parametrize(
+    ("modified", "released", "published"),
+    [
+        ("Sat, 31 Oct 2026 12:00:00 GMT", "", "2026-10-31T12:00:00Z"),
+        ("Sat, 31 Oct 2026 12:00:00 +0200", "2026-01-01", "2026-10-31T10:00:00Z"),
+        ("Sat, 31 Oct 2026 12:00:00", "", "2026-10-31T12:00:00Z"),
+        ("", "2026-01-01", "2026-01-01T00:00:00Z"),
+        ("", "", None),
+        ("yesterday", "", None),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", "", None),
+        ("Mon, 01 Jan 1900 00:00:00 GMT", "2026-01-01", "2026-01-01T00:00:00Z"),
+    ],
+)
+def test_when_a_file_was_published(world: World, modified: str, released: str, published: str | None) -> None:
+    world.modified = modified
+    found = world.lock(dataclasses.replace(asks("a", A), released=released))
+    assert found["a"].published == published
+
+
+def test_an_entry_without_a_time_is_looked_up_where_the_time_counts(world: World) -> None:
+    old = Lock(artifacts={"a": NEW_A.model_copy(update={"published": None})})
+    assert world.lock(asks("a", A), old=old) == old.artifacts
+    assert world.lock(asks("a", A, sha256(WEB[A])), old=old, needs_time=True) == old.artifacts
+    assert world.downloaded == []
+    assert world.lock(asks("a", A), old=old, needs_time=True) == {"a": NEW_A}
+    assert world.downloaded == [A]
+
+
+def test_a_published_digest_confirms_each_artifact_of_its_url(world: World) -> None:
+    address = "https://b.test/artifactory/b/download.sha256"
+    world.documents[address] = sha256(WEB[B]).encode()
+    digest = PublishedDigest(address, required=True)
+    requests = [dataclasses.replace(asks(name, B, form="archive"), digest=digest) for name in ("one", "two")]
+    found = world.lock(*requests)
+    assert [artifact.confirmed for artifact in found.values()] == [[address], [address]]
+    assert world.asked == [address]
+
+
+@pytest.mark.parametrize("is_private", [True, False])
+def test_a_published_digest_is_as_private_as_its_file(world: World, *, is_private: bool) -> None:
+    """With a query, so that the address has it and the lock does not."""
+    ways = {"b.test" if is_private else "a.test": {"query_env": "A_SAS"}}
+    world.private = PrivateHosts(ways, {"A_SAS": "sig=secret"}, lambda *_: {})
+    world.documents = {f"{B}.sha256?sig=secret" if is_private else f"{B}.sha256": sha256(WEB[B]).encode()}
+    found = world.lock(dataclasses.replace(asks("b", B, form="archive"), own=True))
+    assert found["b"].confirmed == [f"{B}.sha256"]
+    assert [address is not None for address in world.addresses] == [is_private]
+    assert all(("?sig=secret" in url) is is_private for url in world.asked)

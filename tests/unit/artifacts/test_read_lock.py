@@ -28,7 +28,7 @@ ARTIFACT = {"url": "https://x.test/a.zip", "sha256": SHA, "size": 3}
 ARCHIVE = {**ARTIFACT, "members": {"bin/a.exe": SHA}}
 ROOT = {"subject": "CN=Example Root, O=Zürich AG", "thumbprint": SHA}
 SIGNATURE = {
-    **{"signer": "CN=Example", "thumbprint": SHA, "by": "nested", "issuers": [ROOT]},
+    **{"signer": "CN=Example", "thumbprint": SHA, "sha1": "ab" * 20, "by": "nested", "issuers": [ROOT]},
     **{"root": ROOT, "timestamp": "2026-01-31T12:00:00Z"},
 }
 SHA_URL = "https://x.test/a.zip.sha256"
@@ -162,6 +162,7 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
                 ("root.thumbprint", {"root": {**ROOT, "thumbprint": "ab"}}),
                 ("timestamp", {"timestamp": "today"}),
                 ("by", {"by": "somewhere"}),
+                ("sha1", {"sha1": "AB" * 20}),
             )
         ),
     ],

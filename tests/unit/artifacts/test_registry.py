@@ -11,7 +11,8 @@ import pytest
 from imagegen.artifacts import registry
 from imagegen.artifacts.registry import LIMIT_BYTES, PAUSES_S, ask_over_https
 from imagegen.console import Console
-from imagegen.errors import RefusedError, VerificationError
+from imagegen.errors import ConfigError, RefusedError, VerificationError
+from imagegen.hosts import ANY_HOST, HostPolicy
 
 CLIENT = httpx.Client
 URL = "https://registry.example.com/v2/a/manifests/1"
@@ -20,14 +21,16 @@ URL = "https://registry.example.com/v2/a/manifests/1"
 class Registry:
     """Answers without a network, and remembers requests and pauses."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: httpx.Response | Exception) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *answers: httpx.Response | Exception, hosts: HostPolicy = ANY_HOST
+    ) -> None:
         self.answers = [*answers]
         self.requests: list[httpx.Request] = []
         self.pauses: list[float] = []
         client = functools.partial(CLIENT, transport=httpx.MockTransport(self._answer))
         make = lambda **given: client(trust_env=given["trust_env"])  # noqa: E731 - as short as the call it replaces
         monkeypatch.setattr(httpx, "Client", make)
-        self.ask = ask_over_https({}, Console(io.StringIO(), plain=True), self.pauses.append)
+        self.ask = ask_over_https({}, Console(io.StringIO(), plain=True), self.pauses.append, hosts)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -80,3 +83,20 @@ def test_a_token_goes_to_the_host_that_asked_for_it(monkeypatch: pytest.MonkeyPa
     there.ask(URL, {"Accept": "a/b"}, "Bearer secret")
     assert [request.headers.get("authorization") for request in there.requests] == ["Bearer secret", None]
     assert [request.headers["accept"] for request in there.requests] == ["a/b", "a/b"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "says"),
+    [
+        (HostPolicy.of([], ["storage.example.com"]), "is one of artifacts.denied_hosts"),
+        (HostPolicy.of(["registry.example.com"], []), "is not one of artifacts.allowed_hosts"),
+    ],
+)
+def test_a_registry_redirects_only_to_hosts_that_may_be_asked(
+    monkeypatch: pytest.MonkeyPatch, hosts: HostPolicy, says: str
+) -> None:
+    moved = httpx.Response(307, headers={"Location": "https://storage.example.com/blob?signature=x"})
+    there = Registry(monkeypatch, moved, hosts=hosts)
+    with pytest.raises(ConfigError, match=f"storage.example.com, to which {URL} redirects, {says}"):
+        there.ask(URL, {}, "")
+    assert len(there.requests) == 1

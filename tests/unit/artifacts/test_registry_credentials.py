@@ -12,6 +12,7 @@ import pytest
 from imagegen.artifacts.image_lookup import Answer, ImageRequest, look_up_image
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.errors import ConfigError
+from imagegen.hosts import HostPolicy
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.resources.image_name import ImageName
 
@@ -110,9 +111,16 @@ def test_wrong_credentials_are_refused_by_the_name_of_the_registry() -> None:
     assert "registry_credentials" in refused.value.hint
 
 
-def test_a_host_for_tokens_that_is_not_allowed_gets_no_credentials() -> None:
+@pytest.mark.parametrize(
+    ("hosts", "says"),
+    [
+        (HostPolicy.of(["registry.example.com"], []), "not an allowed host"),
+        (HostPolicy.of([], ["tokens.example.com"]), "a denied host"),
+    ],
+)
+def test_a_host_for_tokens_that_is_not_allowed_gets_no_credentials(hosts: HostPolicy, says: str) -> None:
     web = Recorder(Registries([APP]), 'Bearer realm="https://tokens.example.com/"')
-    request = dataclasses.replace(REQUEST, may_ask=lambda host: host != "tokens.example.com")
-    with pytest.raises(ConfigError, match="not an allowed host"):
+    request = dataclasses.replace(REQUEST, hosts=hosts)
+    with pytest.raises(ConfigError, match=says):
         _look_up(web, AUTH, request)
     assert web.sent == {("registry.example.com", "")}

@@ -38,7 +38,8 @@ def put_file(machine: Machine, path: str, data: bytes) -> None:
 
 def make_setup_complete(time_zone: str | None) -> bytes:
     template = (ROLES / "cloudbase-init" / "templates" / "SetupComplete.cmd.j2").read_text("ascii")
-    return render_text(template, {"windows": {"time_zone": time_zone}}).encode()
+    facts = {"script_policy": "-ExecutionPolicy Bypass "}
+    return render_text(template, {"windows": {"time_zone": time_zone}, "facts": facts}).encode()
 
 
 def sealed(root: Path, cloud: str) -> Machine:

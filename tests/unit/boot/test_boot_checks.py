@@ -50,6 +50,7 @@ GOOD = NodeFacts.model_validate(
         },
         "host_name": "NODE-1",
         "wanted_host_name": "node-1",
+        "refused_scripts": (),
         "cloudbase_init": {
             "version": "1.1.8",
             "started_early": False,
@@ -481,6 +482,11 @@ CASES = (
             "user-data: no user data ran, because cloudbase-init did not run",
             "host-name: the host name is WIN-1, and the cloud gave node-1",
         ),
+    ),
+    Case(
+        "a script that is not signed",
+        {"refused_scripts": (r"C:\k\a.ps1: it is not signed",)},
+        (r"signed-scripts: C:\k\a.ps1: it is not signed",),
     ),
     Case(
         "another time zone",
@@ -948,6 +954,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "user-data": "the user data ran",
         "ready": "the cloud takes the machine for ready",
         "host-name": "the host name is the cloud's",
+        "signed-scripts": "PowerShell ran only signed scripts, and refused none",
         "time-zone": "the time zone is the config's",
         "dns-suffix": "the DNS suffix is the config's",
         "power": "the power plan is high performance",
@@ -999,6 +1006,7 @@ def test_every_check_has_a_case_that_fails() -> None:
     ("name", "changes"),
     [
         ("cloud-address", {"reached": ()}),
+        ("signed-scripts", {"refused_scripts": None}),
         ("time-zone", {"windows.wanted_time_zone": "", "windows.time_zone": "X"}),
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),

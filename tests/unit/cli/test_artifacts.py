@@ -1,4 +1,4 @@
-"""`imagegen artifacts`: what it prints about a download."""
+"""`imagegen artifacts`: what it prints about a download, and which lines of a config it offers."""
 
 from __future__ import annotations
 
@@ -6,27 +6,47 @@ import hashlib
 import io
 import json
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from ruamel.yaml import YAML
+
+from imagegen.artifacts.download import Fetched
+from imagegen.artifacts.inspect import Inspection, inspect_file
+from imagegen.cli.inspection import inspection_lines, make_overrides
+from imagegen.cli.override_fit import find_overrides
 from imagegen.cli.verbs.artifacts import VERBS, artifacts
+from imagegen.cli.verbs.artifacts import inspect as verb
+from imagegen.config.artifact_policy import PinnedUrl
+from tests.authenticode.support import fixture, fixture_trust
+from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     Run = Callable[..., tuple[object, str, str]]
+
+VERSIONED = (REPOSITORY / "tests" / "data" / "versioned.exe").read_bytes()
+CONTAINERS = ("containerd.exe", "ctr.exe", "containerd-shim-runhcs-v1.exe")
+URL = "https://artifacts.example.com/containerd.zip"
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def zipped(**members: bytes) -> bytes:
+def zipped(members: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as made:
         for name, content in members.items():
-            made.writestr(f"bin/{name}.exe", content)
+            made.writestr(name, content)
     return out.getvalue()
+
+
+def look(tmp_path: Path, data: bytes, name: str = "x.zip") -> Inspection:
+    (tmp_path / "artifact").write_bytes(data)
+    return inspect_file(tmp_path / "artifact", name, fixture_trust(), tmp_path)
 
 
 def test_every_command_has_its_line_and_is_loaded_when_it_runs(run: Run) -> None:
@@ -36,31 +56,134 @@ def test_every_command_has_its_line_and_is_loaded_when_it_runs(run: Run) -> None
     assert [line for name, line in VERBS.items() if f"{name:<8} {line}" not in out] == []
 
 
-def test_inspect_lists_the_files_of_an_archive(run: Run, tmp_path: Path) -> None:
-    data = zipped(kubelet=b"MZ kubelet", kubeadm=b"MZ")
-    file = tmp_path / "programs.zip"
-    file.write_bytes(data)
-    assert run("artifacts", "inspect", file) == (
-        0,
-        f"type     a .zip archive\nsize     {len(data)}\nsha256   {sha256(data)}\nmembers  2 files\n"
-        f"             2  {sha256(b'MZ')}  bin/kubeadm.exe\n"
-        f"            10  {sha256(b'MZ kubelet')}  bin/kubelet.exe\n",
-        "",
+def test_inspect_says_what_an_operator_begins_with(run: Run, tmp_path: Path) -> None:
+    data = zipped({"bin/kubelet.exe": VERSIONED, "LICENSE": b"text"})
+    (tmp_path / "kubelet.zip").write_bytes(data)
+    code, out, err = run("artifacts", "inspect", tmp_path / "kubelet.zip", "-q")
+    assert (code, err) == (0, "")
+    assert out == (
+        "type       a .zip archive\n"
+        f"size       {len(data)} bytes\n"
+        f"sha256     {sha256(data)}\n"
+        "layout     1 program in bin, 1 other file\n"
+        "\n"
+        "bin/kubelet.exe\n"
+        f"  size       {len(VERSIONED)} bytes\n"
+        f"  sha256     {sha256(VERSIONED)}\n"
+        "  version    v1.36.2+signed, product 1.36.0.0, Example Corporation, as kubelet.exe\n"
+        "  signature  unsigned: the file has no signature\n"
+        "\n"
+        "other files\n"
+        f"             4  {sha256(b'text')}  LICENSE\n"
+        "\n"
+        "lines for a config\n"
+        "  overrides:\n"
+        "    kubelet_url:\n"
+        '      url: "https://HOST/kubelet.zip"\n'
+        f"      sha256: {sha256(data)}\n"
+        "      # no signer: bin/kubelet.exe: unsigned\n"
     )
-    code, out, _ = run("artifacts", "inspect", file, "--format", "json")
+
+
+def test_inspect_has_everything_for_programs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "kubelet.exe").write_bytes(VERSIONED)
+    code, out, _ = run("artifacts", "inspect", tmp_path / "kubelet.exe", "-q", "--format", "json")
     assert code == 0
-    assert json.loads(out) == {
-        "content": {"type": "zip", "size": len(data), "sha256": sha256(data)},
-        "members": {
-            "bin/kubelet.exe": {"type": "program", "size": 10, "sha256": sha256(b"MZ kubelet")},
-            "bin/kubeadm.exe": {"type": "program", "size": 2, "sha256": sha256(b"MZ")},
-        },
+    found = json.loads(out)
+    assert {key: found[key] for key in ("type", "size", "sha256", "members")} == {
+        "type": "program",
+        "size": len(VERSIONED),
+        "sha256": sha256(VERSIONED),
+        "members": None,
     }
+    assert found["version"]["ProductVersion"] == "1.36.0.0"
+    assert found["signature"]["verdict"] == "unsigned"
+    assert found["overrides"] == {"kubelet_url": {"url": "https://HOST/kubelet.exe", "sha256": sha256(VERSIONED)}}
 
 
-def test_inspect_tells_what_is_no_archive(run: Run, tmp_path: Path) -> None:
-    for data, said in ((b"", "empty"), (b"MZ", "a Windows program"), (b"text", "a file of another type")):
-        (tmp_path / "file").write_bytes(data)
-        code, out, err = run("artifacts", "inspect", tmp_path / "file")
-        assert (code, err) == (0, "")
-        assert out == f"type     {said}\nsize     {len(data)}\nsha256   {sha256(data)}\n"
+@pytest.mark.parametrize(
+    ("data", "said"), [(b"", "empty"), (b"MZ", "a Windows program"), (b"text", "a file of another type")]
+)
+def test_inspect_tells_what_is_no_archive(run: Run, tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "file").write_bytes(data)
+    code, out, err = run("artifacts", "inspect", tmp_path / "file", "-q")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"type       {said}\nsize       {len(data)} bytes\nsha256     {sha256(data)}\n")
+    assert "no override fits: `imagegen catalog overrides` lists" in out
+
+
+def test_inspect_never_shows_the_query_of_a_url(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(url: str, into: Path, **_: Any) -> Fetched:  # noqa: ANN401 - what is passed on to the network
+        assert url == "https://artifacts.example.com/kubelet.exe?sig=secret"
+        into.write_bytes(VERSIONED)
+        return Fetched(sha256(VERSIONED), len(VERSIONED))
+
+    monkeypatch.setattr(verb, "fetch", fetch)
+    code, out, err = run("artifacts", "inspect", "https://artifacts.example.com/kubelet.exe?sig=secret")
+    assert code == 0
+    assert 'url: "https://artifacts.example.com/kubelet.exe"' in out
+    assert "secret" not in out + err
+
+
+def test_the_lines_are_those_of_a_config_with_the_signer(tmp_path: Path) -> None:
+    data = zipped({f"bin/{name}": fixture("stamped.exe") for name in CONTAINERS})
+    found = look(tmp_path, data)
+    lines = list(inspection_lines(found, make_overrides(found, "containerd.zip", URL)))
+    text = "\n".join(lines[lines.index("lines for a config") + 1 :])
+    override = YAML(typ="safe").load(text)["overrides"]["containerd_url"]
+    assert PinnedUrl.model_validate(override) == PinnedUrl(
+        url=URL, sha256=sha256(data), signer="CN=Example Inc, O=Example Inc"
+    )
+    shown = "\n".join(lines)
+    assert "  signature  valid: " in shown
+    assert "    timestamp 2026-03-01T00:00:00Z, by CN=Example Clock, O=Example" in shown
+    assert "    root      CN=Example Root, O=Example" in shown
+
+
+def test_one_program_without_a_signature_leaves_no_signer(tmp_path: Path) -> None:
+    members = {f"bin/{name}": fixture("stamped.exe") for name in CONTAINERS} | {"bin/ctr.exe": VERSIONED}
+    found = look(tmp_path, zipped(members))
+    assert make_overrides(found, "x.zip", URL) == {"containerd_url": {"url": URL, "sha256": found.file.sha256}}
+    assert "      # no signer: bin/ctr.exe: unsigned" in inspection_lines(found, make_overrides(found, "x.zip", URL))
+
+
+def test_many_files_are_cut(tmp_path: Path) -> None:
+    found = look(tmp_path, zipped({f"docs/{number}.txt": b"x" for number in range(30)}))
+    lines = list(inspection_lines(found, {}))
+    assert "  and 10 more: --format json lists them all" in lines
+    assert len([line for line in lines if ".txt" in line]) == 20
+    found = look(tmp_path, zipped({f"{number}.cmd": b"x" for number in range(101)}))
+    assert "and 1 more program: --format json lists them all" in inspection_lines(found, {})
+
+
+def test_an_archive_in_an_archive_is_told(tmp_path: Path) -> None:
+    found = look(tmp_path, zipped({"inner.zip": zipped({"kubelet.exe": VERSIONED}), "page": b"<html>"}))
+    assert [line.partition("  inner.zip")[2] for line in inspection_lines(found, {}) if "inner.zip" in line] == [
+        "  (a .zip archive, which imagegen does not open)"
+    ]
+    assert any(line.endswith("  page  (a web page)") for line in inspection_lines(found, {}))
+
+
+@pytest.mark.parametrize(
+    ("names", "url", "product", "fitting"),
+    [
+        (["Kubelet.exe"], "https://x/kubelet.zip", "", ["kubelet_url"]),
+        (["kubelet.exe", "kubeadm.exe"], "https://x/all.zip", "", ["kubernetes_base_url"]),
+        # A base URL is an archive only if it ends like one.
+        (["kubelet.exe", "kubeadm.exe"], "https://x/download", "", ["kubeadm_url", "kubelet_url"]),
+        (["kube-log-runner.exe"], "https://x/a", "", ["kube_log_runner_url"]),
+        ([*CONTAINERS, "crictl.exe"], "https://x/a", "", ["containerd_url", "crictl_url"]),
+        (["containerd.exe", "ctr.exe"], "https://x/a", "", []),
+        (["nssm.exe"], "https://x/a", "", ["nssm_url"]),
+        (["csi-proxy.exe"], "https://x/a", "", ["csi_proxy_url"]),
+        (["flannel.exe"], "https://x/a", "", ["flannel_plugin_url"]),
+        (["host-local.exe"], "https://x/a", "", ["cni_plugins_url"]),
+        (["docker.exe", "dockerd.exe"], "https://x/a", "", ["docker_url"]),
+        (["collectlogs.ps1"], "https://x/a.zip", "", []),
+        ([], "https://x/a.msi", "Cloudbase-Init 1.1.8", ["cloudbase_init_url"]),
+        ([], "https://x/a.msi", "Example", []),
+        (["README"], "https://x/a.zip", "", []),
+    ],
+)
+def test_overrides_are_found_by_the_programs(names: list[str], url: str, product: str, fitting: list[str]) -> None:
+    assert find_overrides(names, url, product=product) == fitting

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import pipeline
+from imagegen import locking, pipeline
 from imagegen.build.packer import OnError
 from imagegen.cli import arguments
 from imagegen.console import Console
@@ -74,8 +74,8 @@ def _fails(*_: object, **__: object) -> None:
 def test_every_line_of_a_log_says_when_it_was(
     verb: str, flags: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("build_and_publish", "publish_built", "look_up"):
-        monkeypatch.setattr(pipeline, name, _fails)
+    for module, name in ((pipeline, "build_and_publish"), (pipeline, "publish_built"), (locking, "look_up")):
+        monkeypatch.setattr(module, name, _fails)
     if flags:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     code, _, err = run(verb, SHIPPED, "--target", "aws", "--lock", tmp_path / "lock.json", *flags)
@@ -95,7 +95,7 @@ def test_an_interrupt_says_when_it_was(run: Run, monkeypatch: pytest.MonkeyPatch
     def stops(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "look_up", stops)
+    monkeypatch.setattr(locking, "look_up", stops)
     code, _, err = run("lock", SHIPPED, "--lock", tmp_path / "lock.json")
     assert (code, STAMPED.sub("", err.splitlines()[-1])) == (130, "interrupted")
     assert STAMPED.match(err.splitlines()[-1])

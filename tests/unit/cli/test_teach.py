@@ -227,10 +227,8 @@ def test_overrides_are_all_that_a_config_takes() -> None:
     assert list(read) == loading.override_names()
     replaced = {name: [item["artifact"] for item in items] for name, items in read.items()}
     declared = [item for step in loading.load_steps().values() for item in step.meta.artifacts.items()]
-    artifacts = [(artifact, meta) for artifact, meta in declared if meta.override]
-    assert {(name, artifact) for name, items in replaced.items() for artifact in items} == {
-        (meta.override, artifact) for artifact, meta in artifacts
-    }
+    artifacts = [(name, artifact) for artifact, meta in declared for name in meta.overrides]
+    assert {(name, artifact) for name, items in replaced.items() for artifact in items} == {*artifacts}
     assert sum(map(len, replaced.values())) == len(artifacts)
     text = run(catalog.catalog, "overrides").stdout
     for name, items in read.items():

@@ -40,6 +40,8 @@ class Bench:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.web: dict[str, bytes] = {}
+        self.demanded: dict[str, str] = {}
+        """The header Authorization that a URL demands."""
         self.fetched: list[str] = []
         self.proxy: dict[str, Any] | None = None
         self.proxies: dict[str, list[str]] = {}
@@ -140,8 +142,10 @@ class Bench:
     def run(self, phase: str, *extra: str) -> Outcome:
         return run_entry(self.machine, self.arguments(phase, *extra), self.fetch)
 
-    def fetch(self, url: str, proxy: str | None) -> bytes:
+    def fetch(self, url: str, authorization: str, proxy: str | None) -> bytes:
         self.fetched.append(url)
+        if authorization != self.demanded.get(url, ""):
+            raise PermissionError("HTTP 401")
         if proxy is not None:
             if proxy not in self.proxies:
                 raise ConnectionRefusedError(f"nothing listens at {proxy}")

@@ -232,7 +232,7 @@ def test_a_broken_line_is_tried_again_and_wrong_bytes_once_more(bench: Bench) ->
     bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.binary("tool")]})
     answers: list[bytes | OSError] = [ConnectionResetError("reset"), b"MX", TimeoutError("slow"), b"MZ"]
 
-    def fetch(_url: str, _proxy: str | None) -> bytes:
+    def fetch(*_: str | None) -> bytes:
         answer = answers.pop(0)
         if isinstance(answer, OSError):
             raise answer
@@ -246,7 +246,7 @@ def test_a_line_that_stays_broken_fails(bench: Bench) -> None:
     bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.binary("tool")]})
     asked = []
 
-    def fetch(url: str, _proxy: str | None) -> bytes:
+    def fetch(url: str, *_: str | None) -> bytes:
         asked.append(url)
         raise ConnectionResetError("reset by peer")
 

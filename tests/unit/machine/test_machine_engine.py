@@ -130,7 +130,7 @@ def test_a_restart_that_no_resource_asked_for_fails_where_none_follows(bench: Be
     bench.bundle({"phase-1": [bench.binary("tool")], "phase-2": [bench.value("b")]})
     bench.machine.files.make_folder(r"C:\k")
 
-    def fetch(_url: str, _proxy: str | None) -> bytes:
+    def fetch(*_: str | None) -> bytes:
         bench.machine.registry.make_key(REBOOT_REQUIRED)
         return b"MZ"
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from imagegen.contents import ROLES
 from imagegen.rehearsal.machine import Machine, stock_windows
 from imagegen.rehearsal.machine.access import FOLDERS, ONLY_BELOW, AccessEntry, write
+from imagegen.rehearsal.machine.certificates import ROOT, Certificate
 from imagegen.rehearsal.machine.installer import UNINSTALL
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR
 from imagegen.rehearsal.machine.msi import MsiService, make_msi
@@ -25,7 +26,8 @@ from imagegen.rehearsal.machine.stock import PATH
 from imagegen.rehearsal.machine.time_zone import write_time_zone
 from imagegen.rehearsal.machine.updates import DEFINITIONS
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
-from imagegen.resources.kinds import KINDS, PLANNED_KINDS
+from imagegen.resources.kinds import KINDS, PLANNED_AS, PLANNED_KINDS
+from imagegen.resources.model import Resource
 from tests.unit.machine import image_support
 from tests.unit.machine.conftest import Bench
 
@@ -71,6 +73,8 @@ FIELDS: dict[str, Fields] = {
         "good_exit_codes": [0],
     },
 }
+ROOT_DER = b"the bytes of a root certificate"
+ROOT_PRINT = hashlib.sha1(ROOT_DER, usedforsecurity=False).hexdigest().upper()
 INSTALL_UPDATES = ROLES.joinpath("updates/files/install-updates.ps1").read_bytes()
 UPDATES = r"C:\ProgramData\imagegen\updates"
 SCRIPT = b"Write-Output 1\r\n"
@@ -82,6 +86,7 @@ FACTS: dict[str, Any] = {
     "archive": {"members": {"a.exe": hashlib.sha256(b"a").hexdigest(), r"sub\b.dll": hashlib.sha256(b"b").hexdigest()}},
     "extract": {"sha256": hashlib.sha256(b"b").hexdigest(), "size": 1},
     "package": {"product": "Agent", "version": "1.2.3.4", "files": {AGENT_EXE: True}, "services": {"agent": True}},
+    "certificate": {"sha256": hashlib.sha256(ROOT_DER).hexdigest()},
     "registry": {"type": "DWord", "data": 4294967295},
     "service": SERVICE,
     "feature": {"state": "Installed"},
@@ -154,6 +159,9 @@ def ready(bench: Bench, kind: str) -> Fields:
         bench.artifact("agent", make_msi("Agent", "1.2.3.4", {AGENT_EXE: b"agent"}, [service]))
         asked = {"product": "Agent", "version": "1.2.3", "files": [AGENT_EXE], "services": ["agent"]}
         return {"artifact": "agent", **asked, "arguments": ["PORT=COM 1"]}
+    if kind == "certificate":
+        named = {"store": "Root", "thumbprint": ROOT_PRINT, "subject": "CN=Example Root"}
+        return {**named, **FACTS["certificate"], "source": bench.text("root.cer", ROOT_DER)}
     if kind == "update":
         source = bench.text("install-updates.ps1", INSTALL_UPDATES)
         named = {"name": "windows", "source": source, "sha256": hashlib.sha256(INSTALL_UPDATES).hexdigest()}
@@ -385,6 +393,8 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("update", forget_round(b"[]"), "Windows Update was asked in 0 of 1 rounds"),
     ("update", lambda m: m.files.write(rf"{UPDATES}\winhttp.txt", b""), "WinHTTP still has the proxy of the updates"),
     *image_support.SPOILS,
+    ("certificate", lambda m: m.certificates.remove(ROOT_PRINT, ROOT), "the store Root does not have CN=Example Root"),
+    ("certificate", lambda m: m.certificates.add(Certificate(ROOT_PRINT, b"x"), ROOT), "sha256 is 2d711642"),
     ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]
 
@@ -392,6 +402,7 @@ SPOILS: list[tuple[str, Spoil, str]] = [
 def test_every_kind_of_the_plan_has_its_behaviour() -> None:
     assert BEHAVIOUR.keys() == PLANNED_KINDS
     assert KINDS.keys() == FACTS.keys() == {kind for kind, _, _ in SPOILS}
+    assert {name for name, kind in KINDS.items() if kind.planned is not Resource.planned} == PLANNED_AS.keys()
 
 
 @pytest.mark.parametrize("kind", sorted(FACTS))

@@ -49,7 +49,7 @@ FILES = {
         (r"C:\Windows\imagegen-check\plan.json", "a file of the engine"),
         *(
             (rf"{HOME}\{name}", "a file of the engine")
-            for name in ("engine.log", "state.json", "registries.ps1", r"artifacts\a", r"docker\config.json")
+            for name in ("engine.log", "state.json", "credentials.ps1", r"artifacts\a", r"docker\config.json")
         ),
         (r"C:\Windows\Logs\CBS\CBS.log", "a log of Windows"),
         (r"C:\ProgramData\Amazon\EC2Launch\state\.run-once", "the mark of the builder's first boot"),

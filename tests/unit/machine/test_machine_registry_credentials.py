@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.rehearsal.machine.credentials_file import FILE, parse_file
 from imagegen.rehearsal.machine.files import parent
-from imagegen.rehearsal.machine.registry_credentials import FILE, parse_variables
 from imagegen.rehearsal.network.registries import Registries
 from tests.unit.machine.image_support import (
     OTHER,
@@ -102,5 +102,5 @@ def test_the_file_is_deleted_before_anything_else_can_fail(bench: Bench) -> None
 
 @pytest.mark.parametrize("text", [b"", b'$env:IMAGEGEN_REGISTRIES="e30="', b"SECRET=1; ", b'$env:OTHER="e30="; '])
 def test_another_form_of_the_file_is_not_taken(text: bytes) -> None:
-    assert parse_variables(text) is None
-    assert parse_variables(_variables("docker.io"))
+    assert parse_file(text) is None
+    assert parse_file(_variables("docker.io"))

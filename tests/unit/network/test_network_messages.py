@@ -74,6 +74,15 @@ def test_what_was_not_given_is_a_fault(request_: Request, status: int, fault: st
     assert (answer.status, answer.fault) == (status, fault)
 
 
+def test_a_digest_is_there_or_is_not_and_neither_is_a_fault() -> None:
+    server = ArtifactServer({_URL: _DATA}, digests={f"{_URL}.sha256": b"ab"})
+    assert server(_request(f"{_URL}.sha256")).body == b"ab"
+    for address in (f"{_URL}.sha256sum", "https://dl.test/v1/SHA256SUMS"):
+        answer = server(_request(address))
+        assert (answer.status, answer.fault) == (404, "")
+    assert server(_request(f"{_URL}.sha512")).fault == f"unexpected download {_URL}.sha512"
+
+
 def test_artifacts_know_their_hosts_and_take_https_only() -> None:
     assert _ARTIFACTS.hosts == {"dl.test", "cdn.test", "github.test"}
     with pytest.raises(ValueError, match="not an https URL"):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from imagegen import loading, pipeline
+from imagegen import loading, locking, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.journal import BUILT as BUILT_WELL
 from imagegen.build.journal import LEFT, Entry, recorded
@@ -24,7 +24,7 @@ from imagegen.build.packer import OnError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.cli.main import cli
 from imagegen.console import Console
-from imagegen.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError
+from imagegen.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError, VerificationError
 from imagegen.leftovers.recording import read_runs
 from imagegen.manifest.store import LocalStore
 from imagegen.plan import context
@@ -511,11 +511,9 @@ def test_what_was_locked_is_counted(
     known = make_lock(loaded)
     answer(monkeypatch, aws, look_up_base=lambda *_: known.base_images["aws"])
     one = dict(list(known.artifacts.items())[:1])
-    monkeypatch.setattr(pipeline, "lock_artifacts", lambda *_, **__: one)
+    monkeypatch.setattr(locking, "lock_artifacts", lambda *_, **__: one)
     run = RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
-    pipeline.look_up(
-        [pipeline.prepare_target(loaded, "aws")], file, refresh=True, run=run, console=Console(said, plain=True)
-    )
+    locking.look_up([pipeline.prepare_target(loaded, "aws")], file, run=run, console=Console(said, plain=True))
     assert said.getvalue().endswith(f"Z locked 1 artifact and 1 base image in {file}\n")
 
 
@@ -529,9 +527,9 @@ def test_a_complete_lock_needs_no_credentials_of_registries(
     file.write_bytes(lock_bytes(known))
     run = RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
     console = Console(io.StringIO(), plain=True)
-    assert pipeline.look_up([target], file, refresh=False, run=run, console=console).images == known.images
+    assert locking.look_up([target], file, run=run, console=console).images == known.images
     with pytest.raises(ConfigError, match="APP_USER and APP_LOGIN must have the credentials"):
-        pipeline.look_up([target], file, refresh=True, run=run, console=console)
+        locking.upgrade([target], file, (), run=run, console=console)
 
 
 def test_what_cannot_be_asked_is_a_warning(world: World, build: Callable[[], ImageManifest], said: io.StringIO) -> None:
@@ -661,8 +659,20 @@ def test_a_build_without_the_credentials_of_a_registry_fails_before_the_cloud_is
             rebuild=False,
             with_publish=True,
         ),
-        lambda: pipeline.look_up([target], tmp_path / "l", refresh=False, run=run, console=console),
+        lambda: locking.look_up([target], tmp_path / "l", run=run, console=console),
     ):
         with pytest.raises(ConfigError, match=r"APP_LOGIN must have the credentials of registry\.example\.com"):
             start()
     assert [*tmp_path.iterdir()] == []
+
+
+def test_nothing_is_built_of_files_whose_signatures_are_wrong(
+    world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def verify(*_: object, **__: object) -> None:
+        raise VerificationError("the signature of 1 file is not as the config requires")
+
+    monkeypatch.setattr(pipeline, "verify_signatures", verify)
+    with pytest.raises(VerificationError):
+        build()
+    assert (world.image, world.published, (tmp_path / "out").exists()) == (None, 0, False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from imagegen import doctor, loading, pipeline
+from imagegen import doctor, loading, locking, pipeline
 from imagegen.artifacts.lock import lock_bytes, read_lock
 from imagegen.build.journal import Entry
 from imagegen.config.fields import is_string
@@ -131,10 +131,10 @@ def test_the_lock_holds_a_base_image_for_each_target(loaded: Loaded, tmp_path: P
         "prod": "us-east-1",
         "dr": "us-west-2",
     }
-    assert pipeline.read_lock_for(pipeline.prepare_target(loaded, "dr"), file) == lock
+    assert locking.read_lock_for(pipeline.prepare_target(loaded, "dr"), file) == lock
     file.write_bytes(lock_bytes(lock.model_copy(update={"base_images": {"aws": lock.base_images["aws"]}})))
     with pytest.raises(ConfigError, match="has no entry for the base image for prod"):
-        pipeline.read_lock_for(pipeline.prepare_target(loaded, "prod"), file)
+        locking.read_lock_for(pipeline.prepare_target(loaded, "prod"), file)
 
 
 @pytest.mark.parametrize("key", ["publish.keep_newest=3", "publish.sharing={public: true, licence_acknowledged: true}"])
@@ -195,9 +195,7 @@ def test_what_is_wrong_with_a_target_names_its_own_keys(loaded: Loaded, monkeypa
 @pytest.mark.parametrize(
     "doing",
     [
-        lambda target, folder, run, console: pipeline.look_up(
-            [target], folder / "lock.json", refresh=True, run=run, console=console
-        ),
+        lambda target, folder, run, console: locking.look_up([target], folder / "lock.json", run=run, console=console),
         lambda target, folder, run, console: pipeline.publish_built(
             target, lock_file=folder / "known.json", out=folder, run=run, console=console
         ),

@@ -89,6 +89,8 @@ FIELDS: dict[type, dict[str, object]] = {
         "stated": {"allow_eol": True},
         "proxy": {"url": "http://proxy.example.com:3128", "bypass": []},
         "registry_credentials": {"registry.example.com": {"username_env": "A_USER", "password_env": "A_PASSWORD"}},
+        "download_credentials": {"artifacts.example.com": {"token_env": "A_TOKEN"}},
+        "all_signed": True,
         "signatures": {"0" * 64: PlannedSignature("CN=A", "a" * 64, "CN=Root", "b" * 64)},
     },
 }
@@ -243,7 +245,7 @@ def test_a_kind_that_the_plan_does_not_use_changes_no_image(target: str, decide:
 def test_files_of_every_room_are_asked() -> None:
     files = [file for _, file in FILES]
     assert {"packer/aws/bootstrap.ps1", "packer/azure/generalise.ps1", "packer/guest/start.ps1"} < set(files)
-    assert sum(file.startswith("packer/guest/kinds/") for file in files) == 17
+    assert sum(file.startswith("packer/guest/kinds/") for file in files) == 18
     assert sum(file.startswith("ansible-win/") for file in files) >= 7
 
 

@@ -13,6 +13,8 @@ import pytest
 from imagegen.config.fields import keys
 from imagegen.errors import RefusedError
 from imagegen.rules.unimplemented import features
+from tests.conftest import load_today
+from tests.signing_support import sign_all, write_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +58,9 @@ def test_every_unimplemented_feature_is_met() -> None:
 
 @pytest.mark.parametrize("path", ROWS)
 def test_key_has_its_effect(path: str, decide: Decide, tmp_path: Path) -> None:
-    """`value` is another value, or the key's own first example; `with` is what must stand beside it, `files` what must
-    lie beside the config, and `on` the cloud, where only one has an effect."""
+    """`value` is another value, or the key's own first example; `with` is what must stand beside it, `without` what it
+    takes the place of, `files` what must lie beside the config, `signed` the folder with the signed scripts, and `on`
+    the cloud, where only one has an effect."""
     row = ROWS[path]
     for name, text in row.get("files", {}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,11 +68,17 @@ def test_key_has_its_effect(path: str, decide: Decide, tmp_path: Path) -> None:
     before = copy.deepcopy(BASE)
     for place, value in row.get("with", {}).items():
         _put(before, place, value)
+    if "signed" in row:
+        write_root(tmp_path)
     after = copy.deepcopy(before)
+    for place in row.get("without", []):
+        _put(after, place, None)
     _put(after, path, row.get("value", next(iter(KEYS[path].field.examples or []))))
     assert after != before
     is_azures = path.startswith("targets.azure.") or path.endswith(".azure") or row.get("on") == "azure"
     target, other = ("azure", "aws") if is_azures else ("aws", "azure")
+    if "signed" in row:
+        sign_all(load_today(_written(after, tmp_path)), target, folder=row["signed"])
     if "refused" in row:
         with pytest.raises(RefusedError) as refused:
             _decided(after, target, decide, tmp_path)
@@ -102,18 +111,22 @@ def _put(config: dict[str, Any], path: str, value: object) -> None:
     inner[last] = value
 
 
+def _written(config: dict[str, Any], folder: Path) -> Path:
+    file = folder / "config.yaml"
+    # JSON is YAML.
+    file.write_text(json.dumps(config))
+    return file
+
+
 # Most rows start from the same config; those with files of their own are decided anew.
 _ONCE: dict[tuple[str, str], BuildPlan] = {}
 
 
 def _decided(config: dict[str, Any], target: str, decide: Decide, folder: Path) -> BuildPlan:
-    # JSON is YAML.
     text = json.dumps(config)
     if (text, target) in _ONCE:
         return _ONCE[text, target]
-    file = folder / "config.yaml"
-    file.write_text(text)
-    plan: BuildPlan = decide(file, target).decision.plan
+    plan: BuildPlan = decide(_written(config, folder), target).decision.plan
     if "steps_path" not in config:
         _ONCE[text, target] = plan
     return plan

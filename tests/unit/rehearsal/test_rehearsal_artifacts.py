@@ -16,10 +16,11 @@ import pytest
 from imagegen import loading, pipeline
 from imagegen.contents import ROLES, SHIPPED, Contents, StepRoot
 from imagegen.errors import ImagegenError
-from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.artifacts import make_artifacts, make_digests
 from imagegen.rehearsal.machine import run_entry, stock_windows
 from imagegen.rehearsal.machine.msi import read_msi
 from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.signing.program import make_program
 from imagegen.render import bundle_zip, guest_plan
 from tests.conftest import TODAY, load_today
 
@@ -111,7 +112,7 @@ def _carry_out(decided: Decided, disk: Path) -> str:
     machine.files.write(ZIP, bundle)
     pins = ["-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(said).hexdigest()]
     for phase in plan.image.phases:
-        outcome = run_entry(machine, ["-Phase", phase.name, "-Bundle", ZIP, *pins], lambda url, _: stand_ins[url])
+        outcome = run_entry(machine, ["-Phase", phase.name, "-Bundle", ZIP, *pins], lambda url, *_: stand_ins[url])
         if outcome.exit_code not in (0, RESTART_DUE):
             return outcome.output
         machine.restart()
@@ -242,3 +243,57 @@ def test_a_single_file_needs_no_record(roles: Path, changed: Contents, tmp_path:
     decided = decide(CONFIG, "aws", changed)
     assert _stand_ins(decided.loaded)["https://repo.example/tools/4.2/download"].startswith(b"a stand-in for download")
     assert _carry_out(decided, tmp_path / "disk") == ""
+
+
+KUBELET = make_program(b"a stand-in for kubelet.exe 1.36.2, made for a rehearsal\n")
+AKS = "https://packages.aks.azure.com/dalec-packages/{name}/{version}/windows/amd64/{name}_{version}-1_amd64.zip"
+OWN = "https://artifacts.example.com"
+
+
+def test_the_url_of_an_override_says_how_it_is_packed() -> None:
+    """The contents are those of the published release. Which of them a step takes is not asked."""
+    sets = [
+        f"overrides.kubernetes_base_url={OWN}/all.zip",
+        f"overrides.kubelet_url={OWN}/kubelet.tar.gz",
+        f"overrides.containerd_url={OWN}/containerd.zip",
+        f"overrides.crictl_url={OWN}/crictl.exe",
+    ]
+    made = _stand_ins(load_today(CONFIG, *sets))
+    assert _unpacked(made[f"{OWN}/kubelet.tar.gz"])["kubelet.exe"] == KUBELET
+    with zipfile.ZipFile(io.BytesIO(made[f"{OWN}/all.zip"])) as held:
+        assert "kubectl-convert.exe" in held.namelist()
+        assert held.read("kubelet.exe") == KUBELET
+    usual = next(data for url, data in _stand_ins(load_today(CONFIG)).items() if "/containerd/" in url)
+    with zipfile.ZipFile(io.BytesIO(made[f"{OWN}/containerd.zip"])) as held:
+        assert {name: held.read(name) for name in held.namelist()} == _unpacked(usual)
+    assert made[f"{OWN}/crictl.exe"] == make_program(b"a stand-in for crictl.exe 1.36.0, made for a rehearsal\n")
+
+
+def test_an_override_with_the_url_of_another_release_brings_that_release() -> None:
+    made = _stand_ins(load_today(CONFIG, f"overrides.kubernetes_base_url={AKS}"))
+    for name in ("kubelet", "kubeadm", "kubectl", "kube-log-runner"):
+        with zipfile.ZipFile(io.BytesIO(made[AKS.format(name=name, version="1.36.2")])) as held:
+            assert held.namelist() == [f"{name}.exe"]
+
+
+def test_a_program_of_the_config_is_a_program_whatever_its_url() -> None:
+    program = "executables=[{path: 'C:\\tools\\agent.exe', url: 'https://artifacts.example.com/%s'}]"
+    for url in ("download", "agent.zip", "agent.exe"):
+        data = _stand_ins(load_today(CONFIG, program % url))[f"https://artifacts.example.com/{url}"]
+        assert data.startswith(b"PK" if url == "agent.zip" else b"MZ")
+        assert f"a stand-in for {'agent.exe' if url == 'agent.zip' else url}".encode() in data
+
+
+def test_digests_are_published_as_their_projects_do() -> None:
+    steps = pipeline.prepare_target(load_today(CONFIG), "aws").steps
+    artifacts = make_artifacts(steps)
+    digests = make_digests(steps, artifacts)
+    for request in (request for step in steps for request in step.requests.values()):
+        if request.digest is None:
+            assert not [url for url in digests if url.startswith(request.url)]
+            continue
+        sha256 = hashlib.sha256(artifacts[request.url]).hexdigest()
+        name = request.url.rpartition("/")[2]
+        alone = request.url.startswith(("https://dl.k8s.io/", "https://github.com/kubernetes-sigs/cri-tools/"))
+        assert digests[request.digest.url].decode() == (f"{sha256}\n" if alone else f"{sha256}  {name}\n")
+    assert len(digests) == 6

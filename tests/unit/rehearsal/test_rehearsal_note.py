@@ -21,6 +21,12 @@ def not_checked(file: str) -> list[JsonValue]:
     return found
 
 
+def test_credentials_that_were_invented_are_named() -> None:
+    private = "that the hosts of private artifacts accept your credentials: stand-ins were used"
+    assert private in not_checked("tests/golden/maximal.yaml")
+    assert private not in not_checked("tests/rules/base.yaml")
+
+
 def test_each_script_of_the_operator_is_named() -> None:
     plain = not_checked("tests/rules/base.yaml")
     assert not_checked("tests/data/own-files/config.yaml") == [
@@ -29,3 +35,8 @@ def test_each_script_of_the_operator_is_named() -> None:
         "what your script scripts/prepare.ps1 does: the model machine took it as run and did not run it",
     ]
     assert len(plain) >= 5
+
+
+def test_the_certificates_of_signatures_are_named() -> None:
+    (said,) = set(not_checked("configs/signed-artifacts.yaml")) - set(not_checked("tests/rules/base.yaml"))
+    assert str(said).startswith("that your certificates have signed the artifacts, and that Windows trusts them")

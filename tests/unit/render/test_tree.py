@@ -125,6 +125,7 @@ def test_variables_are_what_is_given_and_facts_of_the_run(tree: dict[str, bytes]
     own = _values(tree)[target].get("client_secret_env") is not None
     facts = COMMON_RUN_FACTS | RUN_FACTS[target] | (OWN_CREDENTIALS if own else CREDENTIALS[target])
     facts |= {"registry_secret"} if b"IMAGEGEN_REGISTRIES" in tree["build.pkr.hcl"] else set()
+    facts |= {"download_secret"} if b"IMAGEGEN_DOWNLOADS" in tree["build.pkr.hcl"] else set()
     assert set(declared) == set(_values(tree)) | facts
     assert {name for name, body in declared.items() if "default" not in body} == set(_values(tree))
     assert {path[0] for path in _used(tree)} == set(declared)
@@ -235,12 +236,13 @@ def test_bare_expressions_are_still_there() -> None:
     assert [found for found in BARE if "{{ " + found + " }}" not in texts] == []
 
 
-@pytest.mark.parametrize(("file", "begins"), [(SHIPPED, False), (GOLDEN / "maximal.yaml", True)])
-def test_updates_begin_with_a_restart(file: Path, *, begins: bool, decide: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("file", "private"), [(SHIPPED, 0), (GOLDEN / "maximal.yaml", 2)])
+def test_updates_begin_with_a_restart(file: Path, private: int, decide: Callable[..., Any]) -> None:
     """Windows installs no update while what the base image left waits for a restart."""
     text = pipeline.render_tree(decide(file, "aws").decision)["build.pkr.hcl"].decode()
     provisioners = re.findall(r'(?m)^  provisioner "([a-z-]+)"', text)
+    begins = bool(private)
     assert provisioners[:2] == ["file", "windows-restart" if begins else "windows-shell"]
-    # One for each phase, with a restart between two, and one that seals. One pulls images with credentials.
-    assert provisioners.count("powershell") == begins
-    assert provisioners.count("windows-shell") + begins == provisioners.count("windows-restart") - begins + 2
+    # One for each phase, with a restart between two, and one that seals. The phases with credentials have another.
+    assert provisioners.count("powershell") == private
+    assert provisioners.count("windows-shell") + private == provisioners.count("windows-restart") - begins + 2

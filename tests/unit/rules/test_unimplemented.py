@@ -67,9 +67,8 @@ def test_a_named_value_asks_for_it(name: str, path: str, value: str) -> None:
     assert said[0].endswith(f"({name})")
 
 
-def test_the_short_form_of_an_override_has_no_signer() -> None:
-    url = "https://artifacts.example.com/crictl.tar.gz"
-    assert asked({**PLAIN, "overrides": {"crictl_url": url}}) == []
-    assert asked({**PLAIN, "overrides": {"crictl_url": {"url": url}}}) == []
-    (said,) = asked({**PLAIN, "overrides": {"crictl_url": {"url": url, "signer": "CN=Example"}}})
-    assert said.startswith("overrides.crictl_url.signer: ")
+def test_a_key_of_a_section_that_is_left_out_asks_for_nothing() -> None:
+    assert asked({**PLAIN, "ansible": None}) == []
+    aws = {**PLAIN["targets"]["aws"], "publish": {"keep_newest": 3}}
+    (said,) = asked({**PLAIN, "targets": {"aws": aws}})
+    assert said.startswith("targets.aws.publish.keep_newest: ")

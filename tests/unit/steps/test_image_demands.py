@@ -148,8 +148,8 @@ def test_only_allowed_places_are_asked_for_an_image() -> None:
     )
     found = image_requests(evaluate_steps(spec, STEPS), spec)
     asked = {name: (request.mirrors, request.asks_registry, request.builds) for name, request in found.items()}
-    assert found["b.example.com/x:1"].may_ask("B.example.com:443")
-    assert not found["b.example.com/x:1"].may_ask("auth.example.com")
+    assert found["b.example.com/x:1"].hosts.is_allowed("B.example.com:443")
+    assert not found["b.example.com/x:1"].hosts.is_allowed("auth.example.com")
     assert asked == {
         "registry.k8s.io/pause:3.10.2": ((), False, (26100, 20348)),
         "docker.io/library/nginx:latest": (("https://B.example.com:443/y",), False, (26100, 20348)),

@@ -115,6 +115,22 @@ def test_kubelets_log_runner_comes_from_a_release_that_has_it(kubernetes: str, r
 PROGRAMS = ("kubeadm", "kubectl", "kubelet", "kube-log-runner")
 
 
+def test_a_base_may_be_a_template_or_an_archive_and_one_program_may_come_from_elsewhere() -> None:
+    own = "https://artifacts.example.com"
+    template, archive, single = f"{own}/{{name}}/{{version}}/{{name}}.zip", f"{own}/all.tar.gz", f"{own}/kubelet.exe"
+    for base, runner in ((template, f"{own}/kube-log-runner/1.23.17/kube-log-runner.zip"), (archive, archive)):
+        overrides = {"kubernetes_base_url": base, "kubelet_url": single}
+        steps = evaluated("1.22.17", "1.6.36", overrides=overrides)
+        requests = {name: request for step in steps for name, request in step.requests.items()}
+        assert (requests["kube-log-runner"].url, requests["kubelet"].url) == (runner, single)
+        assert requests["kubeadm"].url == base.format(name="kubeadm", version="1.22.17")
+        assert [requests[name].key for name in ("kubelet", "kubeadm")] == [
+            *("overrides.kubelet_url", "overrides.kubernetes_base_url")
+        ]
+        assert requests["kubeadm"].file_key == "overrides.kubeadm_url"
+        assert [file.name for file in requests["kubelet"].files] == ["kubelet.exe"]
+
+
 @pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
 def test_the_tarball_gives_the_same_programs_at_the_same_paths(kubernetes: str) -> None:
     """Up to 1.22 it has no kube-log-runner, which then comes from a later release."""

@@ -14,7 +14,7 @@ import pytest
 
 from imagegen import contents
 from imagegen.config.model import ImageConfig
-from imagegen.documents.own_files import OwnFile
+from imagegen.documents.own_files import GivenCertificate, OwnFile
 from imagegen.documents.yaml import Document, dotted
 from imagegen.errors import ConfigError
 from imagegen.plan.context import evaluate_steps, step_context
@@ -59,6 +59,7 @@ ASKED: dict[str, Any] = {
         "time_zone": "W. Europe Standard Time_dstoff",
         "hyper_v": "isolation",
         "updates": UPDATES,
+        "trusted_roots": ["root.pem"],
         "container_images": ["mcr.microsoft.com/windows/nanoserver:ltsc2022"],
     },
     "images": ["registry.example.com/a:1", "registry.example.com/pause:3.10.2"],
@@ -124,7 +125,11 @@ DOCKER: tuple[dict[str, Any], ...] = (
 )
 
 # Files of the config, by step.
-OWN_FILES = {"kubeadm-scripts": ("a.ps1", "b.ps1", "c.ps1"), "scripts": ("d.ps1", "e.ps1")}
+OWN_FILES = {
+    "kubeadm-scripts": ("a.ps1", "b.ps1", "c.ps1"),
+    "scripts": ("d.ps1", "e.ps1"),
+    "trust": ("root.cer",),
+}
 
 
 def _config(asked: Mapping[str, Any]) -> ImageConfig:
@@ -142,7 +147,8 @@ def _evaluated(asked: Mapping[str, Any], target: str) -> tuple[EvaluatedStep, ..
 def _spec(asked: Mapping[str, Any], target: str) -> Spec:
     config = _config(asked)
     files = {dotted(path): OwnFile(name, name.encode()) for path, name in config.own_files().items()}
-    return settle(config, Document("config.yaml", {}, {}), target, files)
+    roots = [GivenCertificate("CN=Root", "A" * 40, OwnFile("root.cer", b"DER")) for _ in config.windows.trusted_roots]
+    return settle(config, Document("config.yaml", {}, {}), target, files, roots)
 
 
 EVALUATED = {target: _evaluated({}, target) for target in PROVIDERS}
@@ -204,13 +210,15 @@ def test_overrides_are_the_names_that_operators_know() -> None:
     names: dict[str, list[str]] = {}
     for step in STEPS.values():
         for artifact, meta in step.meta.artifacts.items():
-            if meta.override:
-                names.setdefault(meta.override, []).append(artifact)
+            for override in meta.overrides:
+                names.setdefault(override, []).append(artifact)
     # Two steps can need the same file.
     assert {name: sorted(set(artifacts)) for name, artifacts in names.items()} == {
         "cloudbase_init_url": ["cloudbase-init"],
         "containerd_url": ["containerd"],
         "kubernetes_base_url": ["kube-log-runner", "kube-proxy", "kubeadm", "kubectl", "kubelet", "kubernetes-node"],
+        **{f"{name.replace('-', '_')}_url": [name] for name in ("kubelet", "kubeadm", "kubectl")},
+        **{f"{name.replace('-', '_')}_url": [name] for name in ("kube-log-runner", "kube-proxy")},
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
         "cni_plugins_url": ["cni-plugins"],
@@ -263,6 +271,7 @@ SPECS = (
     *(_spec({"cni": network, "kube_proxy": "service"}, "aws") for network in NETWORKS),
     _spec({"cni": {"plugin": "flannel"}, "kube_proxy": "service"}, "aws"),
     _spec({"kubernetes": {"version": "1.32.13"}, "kube_proxy": "service"}, "aws"),
+    _spec({"ssh": {}}, "aws"),
 )
 CONTEXTS = tuple(step_context(spec) for spec in SPECS)
 READS = list(

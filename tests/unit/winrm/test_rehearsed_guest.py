@@ -17,6 +17,7 @@ import pytest
 from imagegen.errors import VerificationError
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal import guest as rehearsed
+from imagegen.rehearsal.network.private_files import Demand
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
 
@@ -593,7 +594,7 @@ def _variables(key: str = "registry.example.com", auth: str = "YTpi") -> bytes:
         (_variables("docker.io"), "has not the credentials of registry.example.com"),
         (b'$env:IMAGEGEN_REGISTRIES=""; ', "has not the credentials of registry.example.com"),
         (b"IMAGEGEN_REGISTRIES=1", "has not the form in which Packer's powershell provisioner writes variables"),
-        (None, "expected the upload of the variables to C:/ProgramData/imagegen/registries.ps1"),
+        (None, "expected the upload of the variables to C:/ProgramData/imagegen/credentials.ps1"),
     ],
 )
 def test_credentials_come_in_front_of_the_phase_that_needs_them(data: bytes | None, fault: str) -> None:
@@ -604,6 +605,55 @@ def test_credentials_come_in_front_of_the_phase_that_needs_them(data: bytes | No
     if data is not None:
         said.upload(data, tree_of.CREDENTIALS_PATH)
     said.phase(_SIGNED_IN)
+    assert fault in "".join(said.guest.faults)
+    assert ("phase-2" in said.machine.done) is (not fault) is (said.guest.faults == ())
+    assert not any("YTpj" in text for text in said.guest.faults)
+
+
+_URL = "https://files.example.com/a%2Bb.zip"
+_PRIVATE = {
+    "signed": dataclasses.replace(
+        _PHASE_2, downloads={"tool": tree_of.ExpectedDownload(_URL, Demand(cloud="storage"))}
+    ),
+    "query": dataclasses.replace(_PHASE_2, downloads={"tool": tree_of.ExpectedDownload(_URL, Demand(query="q=1"))}),
+    "token": dataclasses.replace(
+        _PHASE_2, downloads={"tool": tree_of.ExpectedDownload(_URL, Demand(authorization="Bearer YTpi"))}
+    ),
+}
+
+
+def _addresses(url: str, authorization: str = "", name: str = "tool") -> bytes:
+    rows = {name: {"url": url, "authorization": authorization}}
+    value = base64.b64encode(json.dumps(rows).encode()).decode()
+    return f'$env:IMAGEGEN_DOWNLOADS="{value}"; $env:PACKER_BUILD_NAME="image"; '.encode()
+
+
+@pytest.mark.parametrize(
+    ("way", "data", "fault"),
+    [
+        ("signed", _addresses(f"{_URL}?sig=YTpj"), ""),
+        ("signed", _addresses("https://files.example.com/a+b.zip?sig=YTpj"), ""),
+        ("query", _addresses(f"{_URL}?q=1"), ""),
+        ("token", _addresses(_URL, "Bearer YTpi"), ""),
+        ("signed", _addresses(_URL), "the address of tool has not the query that it needs"),
+        ("signed", _addresses(f"{_URL}?sig=YTpj", "Bearer YTpj"), "tool has not the header that its host demands"),
+        ("query", _addresses(f"{_URL}?q=YTpj"), "the address of tool has not the query that it needs"),
+        ("token", _addresses(_URL, "Bearer YTpj"), "the address of tool has not the header that its host demands"),
+        ("token", _addresses("https://other.example.com/YTpj", "Bearer YTpi"), "address of tool leads to another file"),
+        ("token", _addresses(_URL, "Bearer YTpi", name="other"), "has not the addresses of tool"),
+        ("token", b'$env:IMAGEGEN_DOWNLOADS=""; ', "has not the addresses of tool"),
+        ("token", _variables(), "has not the credentials of no registry"),
+        ("token", None, "expected the upload of the variables to C:/ProgramData/imagegen/credentials.ps1"),
+    ],
+)
+def test_addresses_come_in_front_of_the_phase_that_downloads(way: str, data: bytes | None, fault: str) -> None:
+    said = _Packer({"phase-1": 3010}, dataclasses.replace(_EXPECTED, phases=(_PHASE_1, _PRIVATE[way])))
+    said.bundle()
+    said.phase(_PHASE_1)
+    said.restart()
+    if data is not None:
+        said.upload(data, tree_of.CREDENTIALS_PATH)
+    said.phase(_PRIVATE[way])
     assert fault in "".join(said.guest.faults)
     assert ("phase-2" in said.machine.done) is (not fault) is (said.guest.faults == ())
     assert not any("YTpj" in text for text in said.guest.faults)

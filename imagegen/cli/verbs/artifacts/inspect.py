@@ -1,58 +1,79 @@
 """`imagegen artifacts inspect`: what a download is, and what is in it."""
 
-import dataclasses
+import datetime
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from imagegen.artifacts.archive import NAMES
 from imagegen.artifacts.download import fetch
-from imagegen.artifacts.inspect import Content, Inspection, inspect_file
+from imagegen.artifacts.inspect import Inspection, check_file, inspect_file
 from imagegen.artifacts.request import shown_url
+from imagegen.authenticode.errors import MalformedData
+from imagegen.authenticode.model import Trust
+from imagegen.authenticode.trust import LARGEST_BUNDLE, load_trust
 from imagegen.cli import arguments, options
+from imagegen.cli.inspection import inspection_json, inspection_lines, make_overrides
 from imagegen.cli.output import print_as
 from imagegen.console import Console
-from imagegen.lines import counted
+from imagegen.errors import ConfigError
+from imagegen.files import read_file
+
+# What a config cannot have yet: the file is on this machine only.
+_UNKNOWN_HOST = "https://HOST"
 
 
 @click.command("inspect")
 @click.argument("source", metavar="URL|FILE")
+@click.option(
+    "--roots",
+    type=click.Path(path_type=Path),
+    help="A PEM file with the root certificates to trust, as artifacts.signatures.roots; by default public ones.",
+)
 @options.FORMAT
 @options.PLAIN
 @options.QUIET
-def artifacts_inspect(source: str, form: str, plain: bool, quiet: bool) -> None:
-    """Show what a download is, and which files an archive has, each with its size and sha256.
+def artifacts_inspect(source: str, roots: Path | None, form: str, plain: bool, quiet: bool) -> None:
+    """Show what a download is: its programs with version and signature, and the lines that a config needs for it.
 
     \b
       imagegen artifacts inspect https://artifacts.example.com/containerd.tar.gz
-      imagegen artifacts inspect ./kubelet.zip
+      imagegen artifacts inspect ./kubelet.zip --roots our-roots.pem
     """
-    found = _inspect(source, arguments.open_console(plain=plain, quiet=quiet))
-    print_as(form, dataclasses.asdict(found), _lines(found))
-
-
-def _inspect(source: str, console: Console) -> Inspection:
-    if "://" not in source:
-        return inspect_file(Path(source), source)
+    console = arguments.open_console(plain=plain, quiet=quiet)
+    trust = _load_trust(roots)
     with tempfile.TemporaryDirectory(prefix="imagegen-inspect-") as folder:
-        file = Path(folder, "artifact")
+        found = _inspect(source, trust, Path(folder), console)
+    # Without a query, which may be a secret, and which no URL of a config has.
+    name = Path(shown_url(source) if _is_url(source) else source).name
+    overrides = make_overrides(found, name, shown_url(source) if _is_url(source) else f"{_UNKNOWN_HOST}/{name}")
+    print_as(form, inspection_json(found, overrides), inspection_lines(found, overrides))
+
+
+def _is_url(source: str) -> bool:
+    return "://" in source
+
+
+def _load_trust(roots: Path | None) -> Trust:
+    now = datetime.datetime.now(datetime.UTC)
+    if roots is None:
+        return load_trust(now=now)
+    try:
+        return load_trust(now=now, roots=[read_file(roots, limit=LARGEST_BUNDLE)])
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{roots} does not exist", hint="give the path of a PEM file with root certificates"
+        ) from None
+    except MalformedData as error:
+        raise ConfigError(f"{roots} is not a file of certificates: {error}", hint="give a PEM file") from error
+
+
+def _inspect(source: str, trust: Trust, folder: Path, console: Console) -> Inspection:
+    file, name = Path(source), source
+    if _is_url(source):
+        file, name = folder / "artifact", shown_url(source)
         fetch(source, file, environ=os.environ, console=console)
-        return inspect_file(file, shown_url(source))
-
-
-def _lines(found: Inspection) -> Iterator[str]:
-    yield f"type     {_type(found.content)}"
-    yield f"size     {found.content.size}"
-    yield f"sha256   {found.content.sha256}"
-    if found.members is not None:
-        yield f"members  {counted(len(found.members), 'file')}"
-        rows = [(str(one.size), one.sha256, path) for path, one in sorted(found.members.items())]
-        # Not wrapped, so that a path can be copied.
-        yield from (f"  {size:>12}  {sha256}  {path}" for size, sha256, path in rows)
-
-
-def _type(content: Content) -> str:
-    return NAMES.get(content.type, "a file of another type")
+    check_file(file, name)
+    with console.task(f"reading {name}", None):
+        return inspect_file(file, name, trust, folder)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import datetime
+import hashlib
 import re
 import threading
 import urllib.parse
@@ -16,6 +19,7 @@ from imagegen.rehearsal.clouds.aws.existing_resources import ExistingResources, 
 from imagegen.rehearsal.clouds.aws.fleets import Fleets, failed_answer, started_answer
 from imagegen.rehearsal.clouds.aws.images import Images
 from imagegen.rehearsal.clouds.aws.instances import AwsError, Instances
+from imagegen.rehearsal.clouds.aws.presigned import find_fault
 from imagegen.rehearsal.clouds.aws.tagging import drop_tag_specifications
 from imagegen.rehearsal.network.cloud import Cloud
 from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS, MachineIdentity
@@ -120,6 +124,12 @@ class Aws(Cloud):
         with self._lock:
             return self._instances.why_closed(address)
 
+    def admit(self, request: Request) -> Response | None:
+        """Refuse a request for an object that is not presigned with the key of this account."""
+        keys = {_KEYS["AWS_ACCESS_KEY_ID"]: _KEYS["AWS_SECRET_ACCESS_KEY"]}
+        fault = find_fault(request, keys, datetime.datetime.now(datetime.UTC))
+        return Response.of_text(403, f"<Error><Message>{escape(fault)}</Message></Error>") if fault else None
+
     def __call__(self, request: Request) -> Response:
         if request.host == "checkip.amazonaws.com":
             return Response.of_text(200, f"{self._options.operator}\n")
@@ -134,7 +144,8 @@ class Aws(Cloud):
                 answer = self._account.answer_json(service, match["region"], action, request.json())
                 return dataclasses.replace(answer, note=f"{service}:{action}")
             if _S3_HOST.match(request.host):
-                return dataclasses.replace(moto_call.send(request, request.body), note=f"s3:{request.method}")
+                answer = _wrong_digest(request) or moto_call.send(request, request.body)
+                return dataclasses.replace(answer, note=f"s3:{request.method}")
         return Response(501, fault=f"unexpected AWS service {request.host}")
 
     def _answer_service(self, service: str, region: str, request: Request, action: str) -> Response:
@@ -217,6 +228,14 @@ class Aws(Cloud):
             self._images.after_modify(region, form)
         elif action == "CreateLaunchTemplate":
             self._fleets.add_template(region, form)
+
+
+def _wrong_digest(request: Request) -> Response | None:
+    """S3's answer to an object with another digest than its request says. moto compares no digest."""
+    claimed = request.headers.get("x-amz-checksum-sha256", "")
+    if claimed and claimed != base64.b64encode(hashlib.sha256(request.body).digest()).decode():
+        return Response(400, b"<Error><Code>BadDigest</Code><Message>The SHA256 did not match.</Message></Error>")
+    return None
 
 
 def _action(request: Request) -> str:

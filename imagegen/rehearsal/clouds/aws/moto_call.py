@@ -65,7 +65,9 @@ def send(request: Request, body: bytes) -> Response:
         return _unsupported(request, "")
     status, answer_headers, content = answer
     content = content.encode() if isinstance(content, str) else content
-    response_headers = ((key, str(value)) for key, value in answer_headers.items() if key.lower() != "content-length")
+    # Of a HEAD request it is the size of the object, which the answer does not have.
+    dropped = () if request.method == "HEAD" else ("content-length",)
+    response_headers = ((key, str(value)) for key, value in answer_headers.items() if key.lower() not in dropped)
     return Response(int(status), content, tuple(response_headers))
 
 

@@ -63,4 +63,5 @@ STAND_IN: Final = StandIn[Settings](
     make_platform=Ec2Platform,
     agents="EC2Launch",
     user_data="guest/user-data.txt",
+    account_options=AwsOptions,
 )

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.clouds.azure import arm, existing_resources, galleries, vaults
+from imagegen.rehearsal.clouds.azure.blobs import Blobs
 from imagegen.rehearsal.clouds.azure.errors import ArmError
 from imagegen.rehearsal.clouds.azure.login import HOST as LOGIN_HOST
 from imagegen.rehearsal.clouds.azure.login import Application, Login
@@ -68,6 +69,7 @@ class Azure(Cloud):
         self.application = Application()
         self._lock = threading.RLock()
         self._login = Login(self.application)
+        self._blobs = Blobs(self.application)
         self._state = AzureState(options, self.application, on_machine, Operations(self.application.subscription))
         for definition in options.definitions:
             galleries.create_definition(self._state, definition)
@@ -95,6 +97,11 @@ class Azure(Cloud):
                 if vm.identity.address == address:
                     return vm.why_closed if vm.power == "running" else f"the machine is {vm.power}"
         return None
+
+    def admit(self, request: Request) -> Response | None:
+        """Refuse a request for a blob without a signature of this subscription's application."""
+        with self._lock:
+            return self._blobs.answer(request, self._login.audience(request))
 
     def __call__(self, request: Request) -> Response:
         with self._lock:

@@ -64,5 +64,6 @@ STAND_IN: Final = StandIn[Settings](
     make_instance=make_instance,
     make_platform=AzurePlatform,
     agents="the Azure agents",
+    account_options=AzureOptions,
     find_unsupported=_find_unsupported,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from imagegen.rehearsal.machine.kinds import (
     acl,
     archive,
+    certificate,
     command,
     defender,
     directory,
@@ -26,6 +27,7 @@ from imagegen.rehearsal.machine.kinds.kind import Kind
 BEHAVIOUR: dict[str, Kind] = {
     "acl": Kind(acl.get, acl.test, acl.put),
     "archive": Kind(archive.get, archive.test, archive.put),
+    "certificate": Kind(certificate.get, certificate.test, certificate.put),
     "command": Kind(command.get, command.test, command.put),
     "defender": Kind(defender.get, defender.test, defender.put),
     "directory": Kind(directory.get, directory.test, directory.put),

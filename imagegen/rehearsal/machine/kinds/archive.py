@@ -51,5 +51,5 @@ def put(machine: Machine, wanted: Archive, supplies: Supplies) -> bool:
             continue
         machine.files.make_folder(parent(path))
         if not (machine.files.is_file(path) and machine.files.read(path) == data):
-            copy_into_place(machine, data, path, digests.get(name.lower(), digest(data)))
+            copy_into_place(machine, data, path, digests.get(name.lower(), digest(data)), supplies)
     return False

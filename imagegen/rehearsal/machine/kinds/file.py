@@ -34,7 +34,7 @@ def put(machine: Machine, wanted: File, supplies: Supplies) -> bool:
         raise RefusedByWindows(f"{wanted.path} is a folder")
     if not files.is_folder(parent(wanted.path)):
         raise RefusedByWindows(f"there is no folder {parent(wanted.path)}")
-    copy_into_place(machine, _bytes(machine, wanted, supplies), wanted.path, wanted.sha256)
+    copy_into_place(machine, _bytes(machine, wanted, supplies), wanted.path, wanted.sha256, supplies)
     return False
 
 

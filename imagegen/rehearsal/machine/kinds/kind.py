@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.signatures import check_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from imagegen.rehearsal.machine.plan import Signature
     from imagegen.rehearsal.machine.windows import Machine
 
 # The JSON object that a report carries.
@@ -28,6 +30,12 @@ class Supplies:
     timeout_s: int
     artifact: str | None = None
     registries: str = ""
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The files of the bundle with their sha256."""
+    signatures: Mapping[str, Signature] = dataclasses.field(default_factory=dict)
+    """The signatures of the plan, by the sha256 of the file."""
+    checked: set[str] = dataclasses.field(default_factory=set)
+    """The sha256 of the files whose signature was found. Each check adds to it."""
 
     def need_artifact(self) -> str:
         if self.artifact is None:
@@ -48,9 +56,11 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def copy_into_place(machine: Machine, data: bytes, path: str, sha256: str) -> None:
-    """Write a file through <path>.new, which is always removed. A read-only file is replaced too."""
+def copy_into_place(machine: Machine, data: bytes, path: str, sha256: str, supplies: Supplies) -> None:
+    """Write a file through <path>.new, which is always removed. A read-only file is replaced too. If the plan has a
+    signature for it, Windows must accept that before."""
     files, new = machine.files, path + ".new"
+    check_signature(machine, data, path, supplies)
     files.write(new, data)
     try:
         if (found := digest(files.read(new))) != sha256:

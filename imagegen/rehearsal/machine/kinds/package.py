@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.installer import BUSY, DONE, UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.signatures import check_signature
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
@@ -59,6 +60,7 @@ def test(_machine: Machine, wanted: Package, facts: Facts | None) -> list[str]:
 
 def put(machine: Machine, wanted: Package, supplies: Supplies) -> bool:
     machine.need_tool("msiexec.exe")
+    check_signature(machine, machine.files.read(supplies.need_artifact()), f"{wanted.artifact}.msi", supplies)
     version = _version(machine, wanted)
     repair = REPAIR if version is not None and _matches(version, wanted) else ()
     log = f"{supplies.logs}\\{wanted.artifact}.msi.log"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.machine.bundle import HOME
 from imagegen.rehearsal.machine.kinds.kind import digest
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.script_policy import check_script
 from imagegen.resources.kinds import POWERSHELL, RESTART_NEEDED
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def put(machine: Machine, wanted: Script, supplies: Supplies) -> bool:
         raise RefusedByWindows(f"cannot find {POWERSHELL}")
     if (found := digest(machine.files.read(f"{supplies.bundle}\\{wanted.source}"))) != wanted.sha256:
         raise RefusedByWindows(f"the sha256 of {wanted.source} is {found}, not {wanted.sha256}")
+    check_script(machine, f"{supplies.bundle}\\{wanted.source}")
     usual = 0 if 0 in wanted.good_exit_codes else wanted.good_exit_codes[0]
     code = machine.script_exit_codes.get(wanted.name, usual)
     if code not in wanted.good_exit_codes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from imagegen.rehearsal.machine.bundle import HOME
 from imagegen.rehearsal.machine.kinds.kind import digest
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.script_policy import check_script
 from imagegen.rehearsal.machine.tasks import SERVICE
 from imagegen.rehearsal.machine.updates import (
     CURRENT_VERSION,
@@ -19,6 +20,7 @@ from imagegen.rehearsal.machine.updates import (
     find_packages,
 )
 from imagegen.resources.kinds import POWERSHELL
+from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
@@ -79,7 +81,8 @@ def put(machine: Machine, wanted: Update, supplies: Supplies) -> bool:
     script = machine.files.read(f"{supplies.bundle}\\{wanted.source}")
     if digest(script) != wanted.sha256:
         raise RefusedByWindows(f"the sha256 of {wanted.source} is {digest(script)}, not {wanted.sha256}")
-    if wanted.sha256 != INSTALL_UPDATES_SHA256:
+    check_script(machine, f"{supplies.bundle}\\{wanted.source}")
+    if digest(without_signature(script)) != INSTALL_UPDATES_SHA256:
         raise RefusedByWindows(f"the rehearsal does not know what {wanted.source} does")
     machine.files.make_folder(FOLDER)
     if wanted.proxy is not None:

@@ -1,0 +1,159 @@
+"""Fills a mirror with the artifacts and container images of locks. What it has already is not copied again.
+
+Nothing in a mirror is removed, and no file of another content is replaced. The index is written last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imagegen.artifacts.request import ArtifactRequest, shown_url
+from imagegen.errors import ConfigError, VerificationError
+from imagegen.lines import counted
+from imagegen.mirror.folder import open_folder
+from imagegen.mirror.images import ImageCopier, WantedImage
+from imagegen.mirror.index import Index, IndexedFile, IndexedImage, add_to_index, read_index
+from imagegen.mirror.parallel import run_all
+from imagegen.mirror.paths import file_path, reject_overlaps
+from imagegen.mirror.source import Origin, Place, Source
+from imagegen.providers.storage import storages
+
+if TYPE_CHECKING:
+    from imagegen.artifacts.lock import LockedArtifact
+    from imagegen.providers import RunFacts
+    from imagegen.providers.storage import FileStore
+
+
+@dataclasses.dataclass(frozen=True)
+class WantedFile:
+    """An artifact of a lock, and where it is in a mirror."""
+
+    path: str
+    place: Place
+    published: str
+    """Its public URL, or that of the config."""
+    sha256: str
+    size: int
+    own: bool
+    """Whether its URL is the config's: then `artifacts.mirror` does not replace it."""
+
+    @classmethod
+    def of(cls, request: ArtifactRequest, locked: LockedArtifact, origin: Origin) -> WantedFile:
+        published = request.url if request.own else request.published
+        place = Place(request.url, origin, request.key)
+        return cls(file_path(published), place, published, locked.sha256, locked.size, request.own)
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """What a run did, or with a dry run what it would do. Paths are those in the mirror."""
+
+    copied: Mapping[str, int]
+    """The sizes of the files that were not there, by path."""
+    kept: Mapping[str, int]
+    copied_images: tuple[str, ...]
+    """The images of which something was not there, by name."""
+    kept_images: tuple[str, ...]
+    own: Mapping[str, str]
+    """The paths of the files whose URLs are the config's, by the keys of the config."""
+    images: tuple[IndexedImage, ...]
+    """All images of the locks. Those that a dry run would copy are missing."""
+
+
+def fill(
+    files: Iterable[WantedFile],
+    images: Sequence[WantedImage],
+    store: FileStore,
+    source: Source,
+    when: str,
+    *,
+    dry_run: bool,
+) -> Filled:
+    """Copy what is missing."""
+    wanted = _by_path(files)
+    there = run_all(lambda one: _is_there(one, store), [*wanted.values()], "comparing", source.console, source.stop)
+    missing = [one for one, found in zip(wanted.values(), there, strict=True) if not found]
+    copier, index = ImageCopier(store, source, when), read_index(store)[0]
+    known = {one.key: copier.find(one, index) for one in images}
+    to_pull = [one for one in images if known[one.key] is None]
+    entries = [entry for entry in known.values() if entry]
+    if not dry_run:
+        label = f"copying {counted(len(missing), 'file')}"
+        run_all(lambda one: _copy(one, store, source), missing, label, source.console, source.stop)
+        entries += [copier.copy(one) for one in to_pull]
+        add_to_index(store, _entries(wanted, entries, images, when))
+    return Filled(
+        copied={one.path: one.size for one in missing},
+        kept={one.path: one.size for one in wanted.values() if one not in missing},
+        copied_images=tuple(one.name for one in to_pull),
+        kept_images=tuple(one.name for one in images if one not in to_pull),
+        own={one.place.key: one.path for one in wanted.values() if one.own},
+        images=tuple(sorted(entries, key=lambda one: (one.name, one.manifest))),
+    )
+
+
+def _by_path(files: Iterable[WantedFile]) -> dict[str, WantedFile]:
+    """Each file once. Two locks with different bytes for one URL are an error."""
+    found: dict[str, WantedFile] = {}
+    for one in files:
+        other = found.setdefault(one.path, one)
+        if other.sha256 != one.sha256:
+            raise VerificationError(
+                f"{shown_url(one.published)} has sha256 {other.sha256} in one lock, and {one.sha256} in another",
+                hint="a published file does not change: find out which lock is wrong, and look that one up again",
+            )
+    reject_overlaps(found)
+    return dict(sorted(found.items()))
+
+
+def _is_there(wanted: WantedFile, store: FileStore) -> bool:
+    found = store.find(wanted.path)
+    # A storage that keeps no digest says nothing of the bytes: they are copied again.
+    if found is None or (not found.sha256 and found.size == wanted.size):
+        return False
+    if (found.sha256, found.size) != (wanted.sha256, wanted.size):
+        has = f"sha256 {found.sha256}" if found.sha256 else f"{found.size} bytes"
+        raise VerificationError(
+            f"the mirror has another file at {wanted.path}: it has {has}, but the lock says sha256 {wanted.sha256} and "
+            f"{wanted.size} bytes",
+            hint="find out which one is right; to replace the file, remove it from the mirror and run this again",
+        )
+    return True
+
+
+def _copy(wanted: WantedFile, store: FileStore, source: Source) -> None:
+    with source.get(wanted.place, wanted.sha256, wanted.size) as file:
+        store.put(wanted.path, file, wanted.sha256)
+
+
+def _entries(
+    files: Mapping[str, WantedFile], entries: Iterable[IndexedImage], images: Iterable[WantedImage], when: str
+) -> Index:
+    keys = {(one.name, one.locked.manifest): one.key for one in images}
+    return Index(
+        files={
+            path: IndexedFile(url=one.published, sha256=one.sha256, size=one.size, when=when)
+            for path, one in files.items()
+        },
+        images={keys[one.name, one.manifest]: one for one in entries},
+    )
+
+
+@contextlib.contextmanager
+def open_mirror(address: str, run: RunFacts, *, writes: bool) -> Iterator[FileStore]:
+    """The mirror in a folder, or at an address of a cloud's storage."""
+    scheme, separator, _ = address.partition("://")
+    if not separator:
+        with open_folder(Path(address), writes=writes) as store:
+            yield store
+        return
+    known = {storage.scheme: storage for storage in storages().values()}
+    if scheme not in known:
+        forms = ", ".join(storage.form for storage in known.values())
+        raise ConfigError(f"{address!a} is not the address of a mirror", hint=f"write a folder, or {forms}")
+    with known[scheme].open(address, run) as store:
+        yield store

@@ -1,0 +1,44 @@
+"""Fills a mirror with everything that the locks of some targets have."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from imagegen.artifacts.registry import ask_over_https
+from imagegen.locking import open_cache
+from imagegen.mirror.fill import Filled, WantedFile, fill, open_mirror
+from imagegen.mirror.images import WantedImage
+from imagegen.mirror.source import Origin, Source
+from imagegen.plan.context import artifact_requests
+
+if TYPE_CHECKING:
+    from imagegen.artifacts.lock import Lock
+    from imagegen.console import Console
+    from imagegen.pipeline import PreparedTarget
+    from imagegen.providers import RunFacts
+
+
+def fill_mirror(
+    targets: Sequence[tuple[PreparedTarget, Lock]], address: str, *, dry_run: bool, run: RunFacts, console: Console
+) -> Filled:
+    """Copy all artifacts and container images of these locks to the mirror at an address."""
+    files: list[WantedFile] = []
+    images: dict[str, WantedImage] = {}
+    for target, lock in targets:
+        origin = Origin(
+            private=target.private_hosts(run),
+            hosts=target.hosts,
+            ask=ask_over_https(run.environ, console, hosts=target.hosts),
+            registry_credentials=functools.partial(target.registry_credentials, run),
+        )
+        requests = artifact_requests(target.steps)
+        files += [WantedFile.of(request, lock.artifacts[name], origin) for name, request in requests.items()]
+        for name, image in target.images.items():
+            wanted = WantedImage(image, lock.images[name], origin)
+            images.setdefault(wanted.key, wanted)
+    cache = open_cache(run, console)
+    with cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
+        source = Source(cache, parts, run.environ, console)
+        return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)

@@ -1,0 +1,196 @@
+"""Copies container images to a mirror: a layout for each digest of a manifest, and a tarball for each name.
+
+Needs no daemon. Of an image for several platforms only the manifest of the lock is copied, with its layers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from imagegen.artifacts.download import LIMIT_BYTES, StatusError, writing
+from imagegen.artifacts.registry_client import NotThereError, RegistryClient, clients_for
+from imagegen.errors import ImagegenError, RefusedError
+from imagegen.mirror.image_manifest import Blob, ImageManifest, config_digest, read_manifest
+from imagegen.mirror.index import Index, IndexedImage, IndexedTarball, image_key
+from imagegen.mirror.parallel import run_all
+from imagegen.mirror.paths import image_folder, tarball_path
+from imagegen.mirror.source import Origin, Place, Source
+from imagegen.mirror.tarball import blob_path, layout_documents, write_tarball
+
+if TYPE_CHECKING:
+    from imagegen.artifacts.image_lookup import ImageRequest, LockedImage
+    from imagegen.providers.storage import FileStore
+
+_UNAUTHORISED: Final = 401
+_LARGEST_DOCUMENT: Final = 8 * 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class WantedImage:
+    """A container image of a lock, and how it is pulled."""
+
+    request: ImageRequest
+    locked: LockedImage
+    origin: Origin
+
+    @property
+    def name(self) -> str:
+        return str(self.request.name)
+
+    @property
+    def key(self) -> str:
+        return image_key(self.name, self.locked.manifest)
+
+    @property
+    def folder(self) -> str:
+        return image_folder(self.request.name, self.locked.manifest)
+
+
+class ImageCopier:
+    """Copies images to one mirror."""
+
+    def __init__(self, store: FileStore, source: Source, when: str) -> None:
+        self._store = store
+        self._source = source
+        self._when = when
+
+    def find(self, wanted: WantedImage, index: Index) -> IndexedImage | None:
+        """The entry of an image of which the mirror has everything; None if something is missing."""
+        entry = index.images.get(wanted.key)
+        if entry is None or entry.path != wanted.folder:
+            return None
+        if (image := self._read_stored(wanted)) is None:
+            return None
+        missing = [digest for digest, size in image.blobs.items() if not self._has_blob(wanted, digest, size)]
+        tarball = entry.tarball
+        if missing or (tarball and not self._has(tarball.path, tarball.sha256, tarball.size)):
+            return None
+        return entry
+
+    def copy(self, wanted: WantedImage) -> IndexedImage:
+        """Copy what is missing of an image."""
+        client, image = self._pull_documents(wanted)
+        opener = _LayerOpener(self._source, wanted, client)
+        layers = list({layer.digest: layer for layer in image.layers}.values())
+
+        def copy_layer(layer: Blob) -> None:
+            if not self._has_blob(wanted, layer.digest, layer.size):
+                with opener(layer) as file:
+                    self._store.put(f"{wanted.folder}/{blob_path(layer.digest)}", file, layer.digest.partition(":")[2])
+
+        run_all(copy_layer, layers, f"copying the layers of {wanted.name}", self._source.console, self._source.stop)
+        # The documents come last: a folder with them is complete.
+        for path, data in reversed(layout_documents(image).items()):
+            self._put_bytes(f"{wanted.folder}/{path}", data)
+        return IndexedImage(
+            name=wanted.name,
+            digest=wanted.locked.digest,
+            manifest=image.digest,
+            os_version=wanted.locked.os_version,
+            path=wanted.folder,
+            size=wanted.locked.size,
+            tarball=self._copy_tarball(wanted, image, opener) if wanted.request.name.tag else None,
+            when=self._when,
+        )
+
+    def _copy_tarball(self, wanted: WantedImage, image: ImageManifest, opener: _LayerOpener) -> IndexedTarball | None:
+        if sum(image.blobs.values()) > LIMIT_BYTES:
+            limit = f"{LIMIT_BYTES / 2**30:g} GiB"
+            self._source.console.warn(f"{wanted.name} is larger than {limit}: the mirror has no tarball of it")
+            return None
+        name, part = wanted.request.name, self._source.parts / secrets.token_hex(16)
+        path = tarball_path(name, image.digest)
+        try:
+            with self._source.console.task(f"writing the tarball of {wanted.name}", None), writing(part):
+                write_tarball(part, image, name, opener)
+                with part.open("rb") as written:
+                    sha256 = hashlib.file_digest(written, "sha256").hexdigest()
+            size = part.stat().st_size
+            if not self._has(path, sha256, size):
+                self._store.put(path, part, sha256)
+        finally:
+            part.unlink(missing_ok=True)
+        return IndexedTarball(path=path, sha256=sha256, size=size)
+
+    def _pull_documents(self, wanted: WantedImage) -> tuple[RegistryClient, ImageManifest]:
+        """The manifest and the configuration, and the place that has them."""
+        request, locked = wanted.request, wanted.locked
+        credentials = wanted.origin.registry_credentials().get(request.name.registry, "")
+        errors: list[str] = []
+        for client in clients_for(request, wanted.origin.ask, credentials):
+            try:
+                manifest = client.read_bytes("manifests", locked.manifest)
+                config = client.read_bytes("blobs", config_digest(manifest, wanted.name))
+                return client, read_manifest(wanted.name, locked, manifest, config)
+            except NotThereError as error:
+                errors.append(str(error))
+        raise RefusedError(
+            f"{wanted.name} could not be pulled: {errors[-1]}",
+            details=errors[:-1],
+            hint="a registry may have removed this digest: run `imagegen lock` again, or check that this machine "
+            "reaches the registry",
+        )
+
+    def _read_stored(self, wanted: WantedImage) -> ImageManifest | None:
+        documents = []
+        for digest in (wanted.locked.manifest, wanted.locked.config):
+            found = self._store.read(f"{wanted.folder}/{blob_path(digest)}", _LARGEST_DOCUMENT)
+            # Other bytes under this name are replaced.
+            if found is None or f"sha256:{hashlib.sha256(found[0]).hexdigest()}" != digest:
+                return None
+            documents.append(found[0])
+        return read_manifest(wanted.name, wanted.locked, *documents)
+
+    def _has_blob(self, wanted: WantedImage, digest: str, size: int) -> bool:
+        return self._has(f"{wanted.folder}/{blob_path(digest)}", digest.partition(":")[2], size)
+
+    def _has(self, path: str, sha256: str, size: int) -> bool:
+        found = self._store.find(path)
+        return found is not None and (found.sha256, found.size) == (sha256, size)
+
+    def _put_bytes(self, path: str, data: bytes) -> None:
+        sha256 = hashlib.sha256(data).hexdigest()
+        if self._has(path, sha256, len(data)):
+            return
+        part = self._source.parts / secrets.token_hex(16)
+        with writing(part):
+            part.write_bytes(data)
+        self._store.put(path, part, sha256)
+        part.unlink()
+
+
+@dataclasses.dataclass(frozen=True)
+class _LayerOpener:
+    """Gets the layers of one image: those of other hosts from there, and else from the registry."""
+
+    source: Source
+    wanted: WantedImage
+    client: RegistryClient
+
+    @contextlib.contextmanager
+    def __call__(self, layer: Blob) -> Iterator[Path]:
+        with contextlib.ExitStack() as held:
+            yield self._open(layer, held)
+
+    def _open(self, layer: Blob, held: contextlib.ExitStack) -> Path:
+        sha256, origin = layer.digest.partition(":")[2], self.wanted.origin
+        for url in layer.foreign_urls:
+            try:
+                return held.enter_context(self.source.get(Place(url, origin), sha256, layer.size))
+            except ImagegenError as error:
+                self.source.console.say(f"{error.message}; asking {self.client.shown} for this layer")
+        place = Place(self.client.address(layer.digest).url, origin, token=lambda: self.client.address(layer.digest))
+        try:
+            return held.enter_context(self.source.get(place, sha256, layer.size))
+        except StatusError as error:
+            if error.status != _UNAUTHORISED:
+                raise
+        # The token of a long pull has expired.
+        self.client.renew(self.wanted.locked.manifest)
+        return held.enter_context(self.source.get(place, sha256, layer.size))

@@ -1,0 +1,114 @@
+"""Fits a resource to the bytes of its artifact: the file itself, or files of an archive, with their digests. Pure.
+
+The plan is final: it names the file of the archive, and the machine looks for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from imagegen.artifacts.members import NotInArchiveError, describe, file_name, find_folder, find_member
+from imagegen.artifacts.request import TakenFile
+from imagegen.resources.kinds import EXTRACTABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.artifacts.lock import LockedArtifact
+    from imagegen.artifacts.request import ArtifactRequest
+
+Fitted = tuple[str, dict[str, Any]]
+"""A kind of resource and its fields."""
+
+# The field that asks for files of the artifact.
+_ASKING: Final = {"file": "artifact", "extract": "member", "archive": "expect"}
+# The limit of the kind `archive`.
+_DEEPEST: Final = 8
+
+
+class UnfitError(Exception):
+    """The archive does not have what the resource needs. `key` is the field that asks for it."""
+
+    def __init__(self, message: str, key: str, hint: str) -> None:
+        super().__init__(message)
+        self.key = key
+        self.hint = hint
+
+
+def fit(kind: str, fields: dict[str, Any], artifact: LockedArtifact, request: ArtifactRequest) -> list[Fitted]:
+    """The resources that put on the machine what this resource needs: itself, or one for each file of an archive.
+
+    A public artifact has the layout that its step knows. One of the config may have another."""
+    if kind not in _ASKING:
+        return [(kind, fields)]
+    try:
+        if kind == "archive":
+            return _fit_archive(fields, artifact, request)
+        return [_fit_file(fields, artifact, request) if kind == "file" else _fit_extract(fields, artifact, request)]
+    except NotInArchiveError as error:
+        raise UnfitError(f"the archive {request.name} {error.message}", _ASKING[kind], error.content) from error
+
+
+def _fit_file(fields: dict[str, Any], artifact: LockedArtifact, request: ArtifactRequest) -> Fitted:
+    name = _name(fields)
+    # A program may also be on the machine without .exe.
+    wanted = next((one for one in request.files if one.name in (name, f"{name}.exe")), None)
+    if "sha256" in fields or artifact.members is None or wanted is None:
+        return "file", {"sha256": artifact.sha256, **fields}
+    return _extract(fields, artifact.members, find_member(artifact.members, wanted, any_name=request.any_name))
+
+
+def _fit_extract(fields: dict[str, Any], artifact: LockedArtifact, request: ArtifactRequest) -> Fitted:
+    asked = str(fields.get("member"))
+    if artifact.members is None and request.is_one_file:
+        return "file", {**_without(fields, "member"), "sha256": artifact.sha256}
+    members = artifact.members or {}
+    if request.files:
+        return _extract(fields, members, find_member(members, TakenFile(asked, _name(fields))))
+    if asked not in members:
+        raise NotInArchiveError(f"does not have {asked}", describe(members))
+    return _extract(fields, members, asked)
+
+
+def _name(fields: Mapping[str, Any]) -> str:
+    return str(fields.get("path")).rpartition("\\")[2]
+
+
+def _extract(fields: dict[str, Any], members: Mapping[str, str], member: str) -> Fitted:
+    if not re.fullmatch(EXTRACTABLE, member):
+        raise NotInArchiveError(
+            f"has {member!a}, a path that the machine cannot take from an archive",
+            "pack it again, in folders with names of letters, digits, spaces, dots, dashes and underscores",
+        )
+    return "extract", {**fields, "member": member, "sha256": members[member]}
+
+
+def _fit_archive(fields: dict[str, Any], artifact: LockedArtifact, request: ArtifactRequest) -> list[Fitted]:
+    members, strip, expected = artifact.members or {}, int(fields.get("strip", 0)), fields.get("expect")
+    if request.files and expected:
+        single = [{"path": f"{fields.get('into')}\\{name}", "artifact": fields["artifact"]} for name in expected]
+        if artifact.members is None and request.is_one_file:
+            return [("file", {**single[0], "sha256": artifact.sha256})]
+        paths = [str(name).replace("\\", "/") for name in expected]
+        folder = find_folder(members, paths)
+        if folder is None or folder.count("/") > _DEEPEST:
+            found = [find_member(members, TakenFile(path, file_name(path))) for path in paths]
+            return [_extract(one, members, member) for one, member in zip(single, found, strict=True)]
+        strip = folder.count("/")
+    unpacked = {"strip": strip, "members": _unpacked(members, strip, expected)}
+    return [("archive", {**_without(fields, "expect"), **unpacked})]
+
+
+def _unpacked(members: Mapping[str, str], strip: int, expected: list[str] | None) -> list[dict[str, object]]:
+    """The files that an archive unpacks, or those of them that are expected."""
+    left = {"\\".join(path.split("/")[strip:]): digest for path, digest in members.items() if path.count("/") >= strip}
+    names = sorted(left) if expected is None else expected
+    digests = {name.lower(): digest for name, digest in left.items()} | left
+    if missing := [name for name in names if name not in digests and name.lower() not in digests]:
+        raise NotInArchiveError(f"does not have {', '.join(missing)}", describe(members))
+    return [{"path": name, "sha256": digests.get(name) or digests[name.lower()]} for name in names]
+
+
+def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != name}

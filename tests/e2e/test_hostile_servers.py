@@ -1,0 +1,305 @@
+"""Servers that misbehave, runs that are killed and runs at the same time: a lock is refused by name, or right.
+
+docs/trust.md has a row for each of these tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.artifacts import connection, download, registry
+from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.lock import LockedArtifact
+from imagegen.artifacts.lookup import Sources, lock_artifacts
+from imagegen.artifacts.registry import ask_over_https
+from imagegen.artifacts.request import ArtifactRequest, PublishedDigest
+from imagegen.console import Console
+from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+from imagegen.hosts import ANY_HOST, HostPolicy
+from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+TAG = {"ETag": '"one"'}
+# Long enough for a busy machine, and far below what a server could hold a lock without bounds.
+BOUND_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with listening_server(tmp_path_factory.mktemp("ca")) as told:
+        yield told
+
+
+@pytest.fixture
+def server(listening: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    listening.forget()
+    # What takes minutes takes a moment here.
+    monkeypatch.setattr(download, "PAUSES_S", (0.0,) * 5)
+    monkeypatch.setattr(download, "PACE_S", 0.2)
+    monkeypatch.setattr(connection, "RESPONSE_TIMEOUT_S", 0.3)
+    return listening
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache", 2**30, print)
+
+
+def lock(
+    server: Server,
+    cache: Cache,
+    hosts: HostPolicy = ANY_HOST,
+    url: str = "",
+    **request: Any,  # noqa: ANN401 - its fields
+) -> LockedArtifact:
+    environ, console = {"SSL_CERT_FILE": server.ca}, Console(io.StringIO(), plain=True)
+    sources = Sources(
+        environ=environ,
+        cache=cache,
+        ask=ask_over_https(environ, console, lambda _: None, hosts),
+        console=console,
+        hosts=hosts,
+    )
+    address = url or f"{server.url}/tool.exe"
+    asked = ArtifactRequest("tool", address, None, "file", "overrides.tool_url", address)
+    return lock_artifacts({"tool": dataclasses.replace(asked, **request)}, None, sources)["tool"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What a server does, and what the operator reads."""
+
+    answers: list[Answer]
+    says: str
+    kind: type[ImagegenError] = RefusedError
+    forever: bool = False
+    hosts: HostPolicy = ANY_HOST
+
+
+def moved(location: str) -> Answer:
+    return Answer(302, {"Location": location})
+
+
+def part(start: int, total: int, tag: str = '"one"') -> Answer:
+    return Answer(206, {"ETag": tag, "Content-Range": f"bytes {start}-{total - 1}/{total}"}, DATA[start:])
+
+
+FIRST = Answer(body=DATA, headers=TAG, cut=1000)
+DENIED = HostPolicy.of([], ["denied.example"])
+CASES = {
+    "redirect to http": Case(
+        [moved("http://127.0.0.1/x")],
+        "http://127.0.0.1/x, to which https://127.0.0.1:PORT/tool.exe redirects, must",
+        ConfigError,
+    ),
+    "redirect to a denied host": Case(
+        [moved("https://denied.example/x")],
+        "denied.example, to which https://127.0.0.1:PORT/tool.exe redirects, is one of artifacts.denied_hosts",
+        ConfigError,
+        hosts=DENIED,
+    ),
+    "redirect to a denied host, spelt otherwise": Case(
+        [moved("https://user@DENIED.example.:8443/x")],
+        "denied.example.:8443, to which https://127.0.0.1:PORT/tool.exe redirects, is one of artifacts.denied_hosts",
+        ConfigError,
+        hosts=DENIED,
+    ),
+    "redirect to a host that is not allowed": Case(
+        [moved("/here"), moved("https://other.example/x")],
+        "other.example, to which https://127.0.0.1:PORT/tool.exe redirects, is not one of artifacts.allowed_hosts",
+        ConfigError,
+        hosts=HostPolicy.of(["127.0.0.1:port"], []),
+    ),
+    "redirect loop": Case([moved("/tool.exe")], "was redirected more than 10 times", ConfigError, forever=True),
+    "slow drip of the file": Case([Answer(body=DATA, drip_s=0.05)], "bytes arrived within", forever=True),
+    "slow drip of the headers": Case(
+        [Answer(drips_headers=True, drip_s=0.05)], "no response within 0.3 s", forever=True
+    ),
+    "another range": Case([FIRST, part(999, len(DATA))] * 6, "the server sent another range than requested"),
+    "another total": Case(
+        [FIRST, part(1000, len(DATA) + 1)] * 6,
+        f"the server first said that the file has {len(DATA)} bytes, and then {len(DATA) + 1}",
+    ),
+    "no range": Case([FIRST, Answer(206, TAG, DATA[1000:])] * 6, "the server sent another range than requested"),
+    "416": Case([FIRST, Answer(416)] * 6, "the server responded with status 416"),
+    "another ETag within one file": Case(
+        [FIRST, part(1000, len(DATA), '"two"')] * 6, "the file changed on the server during the download"
+    ),
+    "truncation": Case([Answer(body=DATA, cut=1000)], "peer closed connection", forever=True),
+    "a Content-Length that is too large": Case(
+        [Answer(body=DATA, headers={"Content-Length": str(len(DATA) + 1)})], "peer closed connection", forever=True
+    ),
+    "compressed": Case(
+        [Answer(body=DATA, headers={"Content-Encoding": "gzip"})],
+        "the server compressed the file (Content-Encoding: gzip)",
+        VerificationError,
+    ),
+    "larger than the limit": Case(
+        [Answer(headers={"Content-Length": str(2**40)})], "is larger than 4 GiB", VerificationError
+    ),
+    "an error that stays": Case([Answer(503)], "the server responded with status 503", forever=True),
+    "a login page": Case([Answer(body=b"<!doctype html><title>Sign in")], "is a web page, not", VerificationError),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_server_that_misbehaves_is_refused_by_name(server: Server, cache: Cache, name: str) -> None:
+    case, port = CASES[name], server.url.rpartition(":")[2]
+    server.answers = [*case.answers]
+    server.forever = case.answers[0] if case.forever else None
+    hosts = HostPolicy.of([host.replace("port", port) for host in case.hosts.allowed], case.hosts.denied)
+    began = time.monotonic()
+    with pytest.raises(case.kind) as refused:
+        lock(server, cache, hosts)
+    assert time.monotonic() - began < BOUND_S
+    assert case.says.replace("PORT", port) in refused.value.message
+    assert type(refused.value) is case.kind
+    assert left_in(cache) == []
+
+
+def left_in(cache: Cache) -> list[str]:
+    """A login page has a digest of its own, and no artifact is made of it."""
+    web_page = hashlib.sha256(CASES["a login page"].answers[0].body).hexdigest()
+    files = [path.name for path in cache.folder.rglob("*") if path.is_file() and path.parent.name != "urls"]
+    return [name for name in files if name != web_page]
+
+
+@pytest.mark.parametrize("sha256", ["cd" * 32, None])
+def test_a_content_length_that_is_too_small_gives_other_bytes(server: Server, cache: Cache, sha256: str | None) -> None:
+    """HTTP ends the file there: the digest tells."""
+    server.answers = [
+        Answer(body=DATA, headers={"Content-Length": str(len(DATA) - 1)}),
+        Answer(body=SHA256.encode()),
+    ]
+    digest = PublishedDigest(f"{server.url}/tool.exe.sha256", required=True)
+    with pytest.raises(VerificationError, match=f"has sha256 {hashlib.sha256(DATA[:-1]).hexdigest()}, but"):
+        lock(server, cache, sha256=sha256, digest=digest)
+
+
+def test_a_certificate_of_a_stranger_is_refused_at_once(server: Server, cache: Cache) -> None:
+    with pytest.raises(RefusedError, match="CERTIFICATE_VERIFY_FAILED"):
+        lock(dataclasses.replace(server, ca=""), cache)
+    assert left_in(cache) == []
+
+
+@contextlib.contextmanager
+def speaking(data: bytes) -> Iterator[str]:
+    """The address of a server that sends these bytes to everybody and speaks no TLS."""
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.05)
+
+        def serve() -> None:
+            while not ended.is_set():
+                with contextlib.suppress(OSError):
+                    accepted, _ = listening.accept()
+                    with accepted:
+                        accepted.sendall(data)
+                        accepted.recv(1000)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{listening.getsockname()[1]}/tool.exe"
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_server_without_tls_is_refused(server: Server, cache: Cache) -> None:
+    with speaking(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nMZ") as url, pytest.raises(RefusedError) as refused:
+        lock(server, cache, url=url)
+    assert "could not be downloaded: [SSL" in refused.value.message
+    assert left_in(cache) == []
+
+
+def test_a_published_digest_on_a_denied_host_is_not_read(server: Server, cache: Cache) -> None:
+    server.answers = [Answer(body=DATA), moved("https://denied.example/x")]
+    digest = PublishedDigest(f"{server.url}/tool.exe.sha256", required=True)
+    with pytest.raises(ConfigError, match=r"denied\.example, to which .* redirects, is one of artifacts\.denied_hosts"):
+        lock(server, cache, DENIED, digest=digest)
+
+
+def test_a_slow_published_digest_is_refused(server: Server, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "ANSWER_TIMEOUT_S", 0.2)
+    dripping = Answer(body=SHA256.encode() * 100, drip_s=0.02)
+    server.answers = [Answer(body=DATA), dripping, dripping, dripping]
+    digest = PublishedDigest(f"{server.url}/tool.exe.sha256", required=True)
+    with pytest.raises(VerificationError, match=r"cannot be read: it did not arrive within 0\.2 s"):
+        lock(server, cache, digest=digest)
+
+
+# A process of its own, as `imagegen lock` is: with the server's address, its authority and the folder of the cache.
+PROCESS = """
+import sys
+from pathlib import Path
+from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.lookup import Sources, lock_artifacts
+from imagegen.artifacts.registry import ask_over_https
+from imagegen.artifacts.request import ArtifactRequest
+from imagegen.console import Console
+url, ca, folder = sys.argv[1:]
+environ, console = {"SSL_CERT_FILE": ca}, Console(sys.stderr, plain=True)
+cache = Cache(Path(folder), 2**30, console.warn)
+sources = Sources(environ=environ, cache=cache, ask=ask_over_https(environ, console), console=console)
+names = [f"tool-{number}" for number in range(8)]
+requests = {name: ArtifactRequest(name, f"{url}/{name}", None, "file", "", f"{url}/{name}") for name in names}
+print(*sorted({artifact.sha256 for artifact in lock_artifacts(requests, None, sources).values()}))
+"""
+
+
+@contextlib.contextmanager
+def locking(server: Server, cache: Cache) -> Iterator[subprocess.Popen[str]]:
+    argv = [sys.executable, "-c", PROCESS, server.url, server.ca, str(cache.folder)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603 - ourselves
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_two_locks_use_one_cache_at_the_same_time(server: Server, cache: Cache) -> None:
+    server.forever = Answer(body=DATA, headers=TAG)
+    with locking(server, cache) as one, locking(server, cache) as two:
+        ended = [process.communicate(timeout=60) for process in (one, two)]
+    assert [out for out, _ in ended] == [f"{SHA256}\n"] * 2, ended
+    assert [one.sha256 for one in cache.files()] == [SHA256]
+    assert cache.verify([SHA256]) == {SHA256}
+
+
+def test_a_killed_lock_leaves_nothing_that_counts(server: Server, cache: Cache) -> None:
+    server.forever = Answer(body=DATA, drip_s=0.01)
+    with locking(server, cache) as process:
+        # Until the parts grow on the disk: the buffer of a part is larger than what drips.
+        deadline = time.monotonic() + BOUND_S
+        while not [*cache.folder.glob("parts-*/[0-9a-f]*")]:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            server.ended.wait(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=BOUND_S)
+    assert [*cache.folder.glob("parts-*/[0-9a-f]*")] != []
+    assert cache.files() == []
+    server.forever = Answer(body=DATA, headers=TAG)
+    assert lock(server, cache).sha256 == SHA256
+    assert [*cache.folder.glob("parts-*")] == []
+    assert [one.sha256 for one in cache.files()] == [SHA256]

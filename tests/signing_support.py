@@ -1,0 +1,92 @@
+"""A config whose machines run only signed scripts, and somebody who signs them with throw-away certificates."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+from typing import TYPE_CHECKING
+
+from imagegen import loading, pipeline
+from imagegen.signing.own import list_own_scripts
+from tests.authenticode.pki import CODE, Identity, issue
+from tests.authenticode.signing import sign_script
+from tests.conftest import REPOSITORY, load_today
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imagegen.signing.listing import ListedScript
+
+SIGNED = "signed"
+_SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
+
+
+@dataclasses.dataclass(frozen=True)
+class Signers:
+    """Certificates that are valid on the day of the test, because commands judge them by the clock."""
+
+    root: Identity
+    signer: Identity
+    stranger: Identity
+    """Below another root."""
+
+
+@functools.cache
+def signers() -> Signers:
+    now = datetime.datetime.now(datetime.UTC)
+    valid = (now - datetime.timedelta(days=1), now + datetime.timedelta(days=30))
+    usage = ["key_cert_sign", "crl_sign"]
+    root, other = (issue(name, ca=True, key_usages=usage, valid=valid) for name in ("CN=Example Root", "CN=Other Root"))
+    ca = issue("CN=Example Code CA", root, ca=True, key_usages=usage, valid=valid)
+    signer = issue("O=Example Inc, CN=Example Inc", ca, usages=[CODE], key_usages=["digital_signature"], valid=valid)
+    stranger = issue("CN=Stranger", other, usages=[CODE], key_usages=["digital_signature"], valid=valid)
+    return Signers(root, signer, stranger)
+
+
+def write_root(folder: Path) -> None:
+    """The root of the signers, beside a config."""
+    (folder / "root.pem").write_bytes(signers().root.pem)
+
+
+def write_config(folder: Path, more: str = "", *, sets: tuple[str, ...] = ()) -> loading.Loaded:
+    """The shipped config with signed scripts, and these lines. The root is beside it."""
+    write_root(folder)
+    text = _SHIPPED.read_text(encoding="utf-8").replace("windows:\n", "windows:\n  trusted_roots: [root.pem]\n", 1)
+    file = folder / "config.yaml"
+    file.write_text(f"{text}\nartifacts:\n  signatures:\n    own_scripts: {{from: {SIGNED}}}\n{more}\n")
+    return load_today(file, *sets)
+
+
+def listed(config: loading.Loaded, target: str) -> tuple[ListedScript, ...]:
+    """The scripts of an image of this config."""
+    prepared = pipeline.prepare_target(config, target)
+    return list_own_scripts(
+        prepared.spec, config.steps, pipeline.read_shipped(prepared).to_sign(prepared.cloud), samples={}
+    )
+
+
+def sign_all(
+    config: loading.Loaded,
+    target: str,
+    change: Callable[[str, bytes], bytes | None] = lambda _, data: data,
+    *,
+    folder: str = SIGNED,
+) -> None:
+    """Sign all scripts into the folder of the config. `change` gives the bytes of a signed copy; None leaves it out."""
+    for script in listed(config, target):
+        data = change(script.path, sign(script))
+        if data is not None:
+            file = config.file.parent / folder / script.path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+
+
+def sign(script: ListedScript) -> bytes:
+    return _signed(script.data, script.path[script.path.rindex(".") :])
+
+
+@functools.cache
+def _signed(data: bytes, extension: str) -> bytes:
+    return sign_script(data, signers().signer, extension=extension)

@@ -1,0 +1,81 @@
+"""In what two locks differ, as it is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from imagegen.artifacts.drift import compare_locks
+from imagegen.artifacts.image_lookup import LockedImage
+from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
+
+SHA, OTHER = "ab" * 32, "cd" * 32
+ARTIFACT = LockedArtifact(url="https://a.example/a.zip", sha256=SHA, size=1, members={"a.exe": SHA, "b.exe": SHA})
+BASE = LockedBase(request={"name": "base-*"}, identity={"name": "base-1", "owner": "x"}, place={"ami_id": "ami-1"})
+DIGEST = f"sha256:{SHA}"
+IMAGE = LockedImage(
+    digest=DIGEST,
+    manifest=DIGEST,
+    os_version="10.0.20348.1",
+    windows_build=20348,
+    config=DIGEST,
+    layers=DIGEST,
+    size=1,
+)
+LOCK = Lock(artifacts={"a": ARTIFACT}, base_images={"prod": BASE}, images={"a.example/b:1": IMAGE})
+
+
+def artifact(**changes: object) -> Lock:
+    return LOCK.model_copy(update={"artifacts": {"a": ARTIFACT.model_copy(update=changes)}})
+
+
+def base(**changes: object) -> Lock:
+    return LOCK.model_copy(update={"base_images": {"prod": BASE.model_copy(update=changes)}})
+
+
+def image(**changes: object) -> Lock:
+    return LOCK.model_copy(update={"images": {"a.example/b:1": IMAGE.model_copy(update=changes)}})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        (LOCK, LOCK, []),
+        (LOCK, artifact(published="2026-01-01T00:00:00Z", confirmed=["https://a.example/a.zip.sha256"]), []),
+        (LOCK, Lock(), []),
+        (LOCK, artifact(sha256=OTHER, size=2, members={"a.exe": OTHER}), [f"a: sha256 {SHA} -> sha256 {OTHER}"]),
+        (
+            LOCK,
+            artifact(url="https://b.example/a.zip"),
+            ["a: url https://a.example/a.zip -> url https://b.example/a.zip"],
+        ),
+        (
+            artifact(members={"a.exe": SHA, "b.exe": OTHER}),
+            LOCK,
+            [f"a: members b.exe: {OTHER} -> members b.exe: {SHA}"],
+        ),
+        (artifact(members={"b.exe": SHA}), LOCK, [f"a: members without a.exe -> members a.exe: {SHA}"]),
+        (artifact(size=2), LOCK, ["a: size 2 -> size 1"]),
+        (
+            LOCK,
+            base(identity={"name": "base-2", "owner": "x"}, place={"ami_id": "ami-2"}),
+            ["base image for prod: name base-1, ami_id ami-1 -> name base-2, ami_id ami-2"],
+        ),
+        (LOCK, base(request={"name": "base-?"}), []),
+        (
+            LOCK,
+            image(digest=f"sha256:{OTHER}", manifest=f"sha256:{OTHER}"),
+            [f"a.example/b:1: digest {DIGEST} -> digest sha256:{OTHER}"],
+        ),
+        (
+            None,
+            LOCK,
+            [
+                "base image for prod: not locked -> name base-1, owner x, ami_id ami-1",
+                f"a: not locked -> url https://a.example/a.zip, sha256 {SHA}",
+                f"a.example/b:1: not locked -> digest {DIGEST}, os_version 10.0.20348.1, windows_build 20348",
+            ],
+        ),
+    ],
+)
+def test_changes(old: Lock | None, new: Lock, shown: list[str]) -> None:
+    assert [str(change) for change in compare_locks(old, new)] == shown

@@ -1,0 +1,285 @@
+"""`imagegen lock` with everything but the network: what it writes, says and asks for, and how it ends."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+import imagegen.providers.aws.provider as aws
+from imagegen import locking, pipeline
+from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version
+from imagegen.artifacts.image_lookup import Answer
+from imagegen.plan.context import artifact_requests
+from imagegen.rehearsal.artifacts import make_artifacts
+from tests.conftest import REPOSITORY, load_today, looked_up
+from tests.provider_answers import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from imagegen.artifacts.lock import LockedBase
+
+    Run = Callable[..., tuple[object, str, str]]
+    LockCommand = Callable[..., tuple[object, str, str]]
+
+SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
+KUBELET = "https://dl.k8s.io/release/v1.36.2/bin/windows/amd64/kubelet.exe"
+OWN_URL = "https://own.example/crictl.tar.gz"
+OWN = ("--set", f"overrides.crictl_url={OWN_URL}")
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Web:
+    """Every server: their files, the digests beside them, and the newest base image."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = dict(files)
+        self.modified = "Sat, 31 Oct 2020 12:00:00 GMT"
+        self.day = "2026.11.11"
+        self.digests: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.downloaded: list[str] = []
+
+    def fill(self, download: Download, file: IO[bytes]) -> Fetched:
+        self.asked.append(download.url)
+        data = self.files[download.url]
+        version = Version(f'"{sha256(data)}"', self.modified)
+        if download.known == version:
+            raise UnchangedError
+        self.downloaded.append(download.url)
+        file.write(data)
+        return Fetched(sha256(data), len(data), version)
+
+    def ask(self, url: str, *_: object) -> Answer:
+        self.asked.append(url)
+        file = url.removesuffix(".sha256sum").removesuffix(".sha256")
+        if "own.example" in url:
+            return Answer(404, {}, b"")
+        return Answer(200, {}, self.digests.get(url, sha256(self.files[file])).encode())
+
+    def look_up_base(self, _settings: object, request: Mapping[str, str], _run: object) -> LockedBase:
+        self.asked.append("base image")
+        found = looked_up("aws", request)
+        identity = found.identity | {"name": found.identity["name"].replace("2026.11.11", self.day)}
+        return found.model_copy(update={"identity": identity})
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    target = pipeline.prepare_target(load_today(SHIPPED), "aws")
+    stand_ins = make_artifacts(target.steps)
+    found = {request.url: stand_ins[request.url] for request in artifact_requests(target.steps).values()}
+    return found | {OWN_URL: next(data for url, data in found.items() if "crictl" in url)}
+
+
+@pytest.fixture
+def web(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Web:
+    found = Web(files)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1794960000")
+    # A function becomes a method of the download; a method would be given only the file.
+    monkeypatch.setattr(Download, "fill", lambda download, file: found.fill(download, file))
+    monkeypatch.setattr(locking, "ask_over_https", lambda *_, **__: found.ask)
+    answer(monkeypatch, aws, look_up_base=found.look_up_base, quick_checks=lambda *_: [])
+    return found
+
+
+@pytest.fixture
+def lock(run: Run, web: Web, tmp_path: Path) -> LockCommand:
+    assert web.downloaded == []
+
+    def ran(*words: str) -> tuple[object, str, str]:
+        return run("lock", SHIPPED, *words, "--target", "aws", "--lock", tmp_path / "x.lock.json", "--plain")
+
+    return ran
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "x.lock.json").read_text())
+    return found
+
+
+def test_a_lock_says_where_a_digest_was_confirmed_and_when_a_file_was_published(
+    web: Web, lock: LockCommand, tmp_path: Path
+) -> None:
+    assert lock()[0] == 0
+    kubelet = stored(tmp_path)["artifacts"]["kubelet"]
+    assert kubelet["confirmed"] == [f"{kubelet['url']}.sha256"]
+    assert kubelet["published"] == "2020-10-31T12:00:00Z"
+    assert stored(tmp_path)["artifacts"]["cloudbase-init"]["confirmed"] is None
+    assert len(web.downloaded) == len(set(web.downloaded))
+
+
+def test_a_published_digest_that_disagrees_ends_with_4(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    web.digests[f"{KUBELET}.sha256"] = "ab" * 32
+    code, _, err = lock()
+    assert code == 4
+    now = sha256(web.files[KUBELET])
+    assert f"kubelet: {KUBELET} has sha256 {now}, but {KUBELET}.sha256 says {'ab' * 32}" in err
+    assert not (tmp_path / "x.lock.json").exists()
+
+
+def test_a_second_lock_without_the_first_downloads_nothing(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    assert lock()[0] == 0
+    first = (tmp_path / "x.lock.json").read_bytes()
+    (tmp_path / "x.lock.json").unlink()
+    web.downloaded.clear()
+    code, _, err = lock()
+    assert (code, web.downloaded) == (0, [])
+    assert f"{len(stored(tmp_path)['artifacts'])} artifacts unchanged on the server" in err
+    assert (tmp_path / "x.lock.json").read_bytes() == first
+
+
+def test_a_complete_lock_asks_nobody(web: Web, lock: LockCommand) -> None:
+    lock()
+    web.asked.clear()
+    assert lock()[0] == 0
+    assert lock("--frozen")[0] == 0
+    assert web.asked == []
+
+
+def test_check_says_what_drifted_and_writes_nothing(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    lock()
+    assert lock("--check")[:2] == (0, "")
+    before = (tmp_path / "x.lock.json").read_bytes()
+    web.day = "2026.12.09"
+    was, web.files[KUBELET] = web.files[KUBELET], web.files[KUBELET] + b"x"
+    code, out, err = lock("--check")
+    assert code == 4
+    assert out.splitlines() == [
+        "base image for aws: name Windows_Server-2022-English-Core-Base-2026.11.11 -> "
+        "name Windows_Server-2022-English-Core-Base-2026.12.09",
+        f"kubelet: sha256 {sha256(was)} -> sha256 {sha256(was + b'x')}",
+    ]
+    assert "is not up to date: 2 differences" in err
+    assert (tmp_path / "x.lock.json").read_bytes() == before
+    code, out, _ = lock("--check", "--format", "json")
+    assert code == 4
+    assert [change["name"] for change in json.loads(out)] == ["base image for aws", "kubelet"]
+
+
+def test_check_without_a_lock_lists_everything(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    code, out, _ = lock("--check")
+    assert code == 4
+    assert len(out.splitlines()) == len(web.files)
+    assert all(": not locked -> " in line for line in out.splitlines())
+    assert not (tmp_path / "x.lock.json").exists()
+
+
+def test_upgrade_moves_base_images_and_own_urls(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    lock(*OWN)
+    web.day = "2026.12.09"
+    # The same archive, packed at another time.
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
+    code, out, _ = lock(*OWN, "--upgrade")
+    assert code == 0
+    assert [line.partition(":")[0] for line in out.splitlines()] == ["base image for aws", "crictl"]
+    assert stored(tmp_path)["artifacts"]["crictl"]["sha256"] == sha256(web.files[OWN_URL])
+    assert lock(*OWN, "--check")[0] == 0
+
+
+def test_upgrade_of_a_name_moves_only_this(web: Web, lock: LockCommand) -> None:
+    lock(*OWN)
+    web.day = "2026.12.09"
+    # The same archive, packed at another time.
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
+    web.asked.clear()
+    code, out, _ = lock(*OWN, "--upgrade", "aws", "--format", "json")
+    assert code == 0
+    assert [change["name"] for change in json.loads(out)] == ["base image for aws"]
+    assert web.asked == ["base image"]
+    assert lock(*OWN, "crictl", "--upgrade")[1].startswith("crictl: sha256 ")
+
+
+def test_upgrade_refuses_other_bytes_of_a_public_url(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    lock()
+    before = (tmp_path / "x.lock.json").read_bytes()
+    web.files[KUBELET] += b"x"
+    code, _, err = lock("--upgrade")
+    assert code == 4
+    assert f"kubelet: the bytes of {KUBELET} have changed since it was locked" in err
+    assert (tmp_path / "x.lock.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--upgrade", "kublet"), 2, "the lock has no entry kublet"),
+        (("kubelet",), 2, "kubelet: a NAME can only be used together with --upgrade"),
+        (("--check", "--frozen"), 2, "--check, --upgrade and --frozen exclude each other"),
+        (("--frozen",), 2, "there is no lock"),
+        (("--set", "artifacts.quarantine_days=7"), 5, "artifacts.quarantine_days is 7, which refuses"),
+    ],
+)
+def test_what_lock_refuses(
+    words: tuple[str, ...], code: int, says: str, web: Web, lock: LockCommand, tmp_path: Path
+) -> None:
+    web.modified = "Sat, 31 Oct 2099 12:00:00 GMT"
+    found, _, err = lock(*words)
+    assert (found, says in err) == (code, True), err
+    assert not (tmp_path / "x.lock.json").exists()
+
+
+def test_quarantine_looks_at_locks_that_were_made_without_it(lock: LockCommand, tmp_path: Path) -> None:
+    lock()
+    days = ("--set", "artifacts.quarantine_days=7")
+    assert lock(*days)[0] == lock(*days, "--frozen")[0] == 0
+    known = stored(tmp_path)
+    known["artifacts"]["kubelet"]["published"] = "2099-01-01T00:00:00Z"
+    (tmp_path / "x.lock.json").write_text(json.dumps(known))
+    for words in (days, (*days, "--frozen")):
+        code, _, err = lock(*words)
+        assert code == 5
+        assert "kubelet: https://dl.k8s.io" in err
+
+
+def test_check_is_about_drift_and_not_about_age(web: Web, lock: LockCommand) -> None:
+    lock(*OWN)
+    web.modified = "Sat, 31 Oct 2099 12:00:00 GMT"
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
+    days = ("--set", "artifacts.quarantine_days=7")
+    code, out, _ = lock(*OWN, *days, "--check")
+    assert (code, out.startswith("crictl: sha256 ")) == (4, True)
+    code, _, err = lock(*OWN, *days, "--upgrade")
+    assert (code, f"crictl: {OWN_URL} was published on 2099-10-31" in err) == (5, True)
+
+
+def test_frozen_names_what_is_missing_and_the_command(web: Web, lock: LockCommand, run: Run, tmp_path: Path) -> None:
+    lock()
+    file, known = tmp_path / "x.lock.json", stored(tmp_path)
+    del known["artifacts"]["kubelet"]
+    file.write_text(json.dumps(known))
+    web.asked.clear()
+    for verb in ("lock", "plan", "render", "build"):
+        options = ("--out", tmp_path / "out") if verb in ("render", "build") else ()
+        code, _, err = run(verb, SHIPPED, "--target", "aws", "--lock", file, "--frozen", *options)
+        assert code == 2, err
+        assert "has no entry for kubelet" in err
+        assert f"hint: run `imagegen lock {SHIPPED}`" in err
+    assert web.asked == []
+
+
+def test_frozen_verifies_the_cache(lock: LockCommand, tmp_path: Path) -> None:
+    lock()
+    number = len({artifact["sha256"] for artifact in stored(tmp_path)["artifacts"].values()})
+    _, _, err = lock("--frozen")
+    assert f"is complete: {number} files verified in the cache\n" in err
+    file = next((tmp_path / "cache/imagegen/artifacts/sha256").iterdir())
+    file.write_bytes(b"x")
+    _, _, err = lock("--frozen")
+    assert f"warning: {file} has other bytes than its name says" in err
+    assert f"{number - 1} files verified in the cache, 1 not in the cache" in err
+
+
+def test_a_rehearsal_has_no_frozen_lock(run: Run) -> None:
+    for verb in ("plan", "build"):
+        code, _, err = run(verb, SHIPPED, "--target", "aws", "--rehearse", "--frozen")
+        assert (code, "--frozen cannot be used together with --rehearse" in err) == (2, True)
