@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
 from imagegen.contents import ROLES
 from imagegen.rehearsal.machine import Machine, stock_windows
@@ -455,6 +456,13 @@ def test_path_keeps_its_type_and_its_variables(bench: Bench) -> None:
     bench.done("phase-1")
     expected = Value("ExpandString", rf"{PATH};C:\k")
     assert bench.machine.registry.value(ENVIRONMENT, "PATH") == expected
+
+
+def test_a_member_is_one_of_an_artifact() -> None:
+    fields = {"path": CONFIG, "sha256": FACTS["file"]["sha256"], "member": "bin/c.toml"}
+    KINDS["file"].model_validate({**fields, "artifact": "tools"})
+    with pytest.raises(ValidationError, match="must have artifact, of which member is a file"):
+        KINDS["file"].model_validate({**fields, "source": "files/tools/c.toml"})
 
 
 @pytest.mark.parametrize(("value", "kind"), [(r"C:\k", "String"), (r"%ProgramData%\k", "ExpandString")])
