@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import collections
 import dataclasses
 import functools
@@ -12,12 +11,12 @@ import tree_sitter
 import tree_sitter_powershell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 _LANGUAGE = tree_sitter.Language(tree_sitter_powershell.language())
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, slots=True)
 class Node:
     """A node of the grammar, copied from tree-sitter's own: those are made anew on each visit, and slow to ask."""
 
@@ -29,9 +28,9 @@ class Node:
     wrong: bool
     missing: bool
     parent: Node | None = dataclasses.field(repr=False)
-    children: list[Node] = dataclasses.field(default_factory=list, repr=False)
+    children: Sequence[Node] = dataclasses.field(default=(), repr=False)
 
-    @functools.cached_property
+    @property
     def words(self) -> list[Node]:
         """The children that have a name in the grammar and are no comments."""
         return [child for child in self.children if child.named and child.type not in {"comment", "empty_statement"}]
@@ -63,32 +62,36 @@ class Node:
         return node
 
 
-def _copied(data: bytes) -> Node:
-    cursor = tree_sitter.Parser(_LANGUAGE).parse(data).walk()
-    breaks = [index for index, byte in enumerate(data) if byte == ord("\n")]
-    root = above = _copy(cursor, breaks, None)
-    if not cursor.goto_first_child():
-        return root
+def _copied(data: bytes) -> list[Node]:
+    """The nodes of the text, each before its children."""
+    tree = tree_sitter.Parser(_LANGUAGE).parse(data)
+    cursor, has_error = tree.walk(), tree.root_node.has_error
+    nodes: list[Node] = []
+    parent: Node | None = None
+    siblings: list[Node] = []
+    above: list[list[Node]] = []
+    # Not by start_point: in 0.26.0 it loses references until the interpreter crashes (tree-sitter/py-tree-sitter#466).
+    line, break_at = 1, data.find(b"\n")
     while True:
-        node = _copy(cursor, breaks, above)
-        above.children.append(node)
+        found = cursor.node
+        assert found is not None
+        start = found.start_byte
+        while 0 <= break_at < start:
+            line, break_at = line + 1, data.find(b"\n", break_at + 1)
+        missing = has_error and found.is_missing
+        wrong = missing or (has_error and found.is_error)
+        node = Node(found.type, start, found.end_byte, line, found.is_named, wrong, missing, parent)
+        nodes.append(node)
+        siblings.append(node)
         if cursor.goto_first_child():
-            above = node
+            above.append(siblings)
+            parent, siblings = node, []
+            node.children = siblings
             continue
         while not cursor.goto_next_sibling():
-            cursor.goto_parent()
-            if above.parent is None:
-                return root
-            above = above.parent
-
-
-def _copy(cursor: tree_sitter.TreeCursor, breaks: list[int], parent: Node | None) -> Node:
-    node = cursor.node
-    assert node is not None
-    # Not by start_point: in 0.26.0 it loses references until the interpreter crashes (tree-sitter/py-tree-sitter#466).
-    line = bisect.bisect_left(breaks, node.start_byte) + 1
-    wrong = node.is_error or node.is_missing
-    return Node(node.type, node.start_byte, node.end_byte, line, node.is_named, wrong, node.is_missing, parent)
+            if not cursor.goto_parent() or parent is None:
+                return nodes
+            parent, siblings = parent.parent, above.pop()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,15 +138,12 @@ class Script:
         self.path = path
         self.data = data
         self.imported = dict(imported or {})
-        self.root = _copied(data)
-        self.wrong: list[Node] = []
+        nodes = _copied(data)
+        self.root = nodes[0]
+        self.wrong = [node for node in nodes if node.wrong]
         self._of_type: dict[str, list[Node]] = collections.defaultdict(list)
-        waiting = [self.root]
-        while waiting:
-            node = waiting.pop()
+        for node in nodes:
             self._of_type[node.type].append(node)
-            self.wrong += [node] if node.wrong else []
-            waiting += reversed(node.children)
 
     @property
     def file_name(self) -> str:
