@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pydantic
 import pytest
 
@@ -19,6 +18,7 @@ from imagegen.config.model import ImageConfig
 from imagegen.config.schema import FILE_NAME, MODELINE, config_schema, schema_text
 from imagegen.documents.yaml import parse_yaml, read_yaml
 from tests.golden_files import compare_golden
+from tests.json_schema import import_jsonschema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +35,7 @@ def schema() -> dict[str, Any]:
 
 @cache
 def validator() -> Any:  # noqa: ANN401 - jsonschema has no types
+    jsonschema = import_jsonschema()
     jsonschema.Draft202012Validator.check_schema(schema())
     return jsonschema.Draft202012Validator(schema())
 
@@ -45,7 +46,7 @@ def wrong_at(data: Any) -> set[str]:  # noqa: ANN401 - any document
 
 def told_at(data: Any) -> str:  # noqa: ANN401 - any document
     """Where an editor would underline: in the member of a union that was meant."""
-    error = jsonschema.exceptions.best_match(validator().iter_errors(data))
+    error = import_jsonschema().exceptions.best_match(validator().iter_errors(data))
     return ".".join(map(str, error.absolute_path))
 
 
