@@ -6,12 +6,14 @@ nothing.
 
 import concurrent.futures
 import contextlib
+import functools
 import socket
 import ssl
 import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -65,12 +67,23 @@ def authorities(environ: Mapping[str, str]) -> ssl.SSLContext:
     if variable := next((name for name in _CA_VARIABLES if environ.get(name)), None):
         file = environ[variable]
         try:
-            return ssl.create_default_context(cafile=file)
+            return _authorities_of(file, Path(file).stat().st_mtime_ns)
         except OSError as error:
             raise ConfigError(
                 f"{variable} names {file}, which is not a readable certificate bundle: {error.strerror or error}",
                 hint=f"correct {variable}, or unset it",
             ) from error
+    return _public_authorities()
+
+
+# Reading hundreds of certificates takes longer than a small request, and each lock makes many.
+@functools.lru_cache(maxsize=8)
+def _authorities_of(file: str, _changed: int) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=file)
+
+
+@functools.cache
+def _public_authorities() -> ssl.SSLContext:
     # A company's own authority is in the system's store, which a slim container does not have: both are used.
     context = httpx.create_ssl_context(trust_env=False)
     context.load_default_certs()

@@ -40,6 +40,8 @@ PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
 LONGEST_HEADER = 1000
 
+_PIECE_BYTES = 2**18
+_PIECE_S = 1.0
 _TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 _REFUSING_STATUSES = frozenset({401, 403})
 _GZIP_NAMES = (".gz", ".tgz")
@@ -165,10 +167,28 @@ class _Part:
         self.digest = hashlib.sha256()
         self.size, self.total, self.version = 0, None, Version()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytearray) -> None:
         self.file.write(data)
         self.digest.update(data)
         self.size += len(data)
+
+
+def _pieces(chunks: Iterator[bytes], clock: Callable[[], float]) -> Iterator[tuple[bytearray, float]]:
+    """The bytes in larger pieces, which cost less, each with the time. A broken connection ends after its last byte."""
+    piece, now, last = bytearray(), 0.0, None
+    try:
+        for chunk in chunks:
+            piece += chunk
+            now = clock()
+            if last is None or len(piece) >= _PIECE_BYTES or now - last >= _PIECE_S:
+                yield piece, now
+                piece, last = bytearray(), now
+    except httpx.TransportError:
+        if piece:
+            yield piece, now
+        raise
+    if piece:
+        yield piece, now
 
 
 @dataclasses.dataclass
@@ -272,13 +292,12 @@ class Download:
             with self.console.task(f"downloading {self.label}", part.total) as advance:
                 advance(part.size)
                 # No chunk size: a chunk that is not full yet would be lost when the connection breaks.
-                for chunk in response.iter_raw():
+                for piece, now in _pieces(response.iter_raw(), self.now):
                     self._check_cancelled()
-                    now = self.now()
-                    self._check_limits(part.size + len(chunk), now, deadline)
-                    part.write(chunk)
-                    advance(len(chunk))
-                    pace.check(len(chunk), now)
+                    self._check_limits(part.size + len(piece), now, deadline)
+                    part.write(piece)
+                    advance(len(piece))
+                    pace.check(len(piece), now)
         if part.total not in (None, part.size):
             raise _Retry(f"{part.size} of {part.total} bytes arrived")
 

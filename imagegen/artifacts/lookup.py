@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.credentials import Address
 from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version, check_digest, writing
 from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
@@ -35,13 +36,14 @@ from imagegen.lines import counted
 from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.credentials import Address, PrivateHosts
+    from imagegen.artifacts.credentials import PrivateHosts
     from imagegen.artifacts.signatures import CheckedSignatures
     from imagegen.authenticode.model import Trust
     from imagegen.console import Console
 
 PARALLEL = 4
 _BUFFER: Final = 2**20
+_NOT_FOUND: Final = 404
 # Of HTTP.
 _FIRST_YEAR: Final = 1991
 
@@ -117,18 +119,25 @@ class Sources:
     """The path of the lock, for `imagegen artifacts list`."""
     signatures: SignaturePolicy | None = None
     """What must be signed."""
+    absent: set[str] = dataclasses.field(default_factory=set)
+    """The digests that no server has."""
 
     def address(self, url: str) -> Callable[[], Address] | None:
         """How the address of a private file is made; None for a file that everybody may read."""
         return functools.partial(self.private.address, url) if self.private and self.private.is_private(url) else None
 
     def ask_for_digest(self, url: str, headers: Mapping[str, str], authorization: str) -> Answer:
-        """Ask for a published digest, which is as private as its file."""
+        """Ask for a published digest, which is as private as its file.
+
+        Many files of a folder would have one list of digests: if there is none, it is asked for once."""
+        if url in self.absent:
+            return Answer(_NOT_FOUND, {}, b"")
         address = self.address(url)
-        if address is None:
-            return self.ask(url, headers, authorization)
-        private = address()
-        return self.ask(private.url, headers, private.authorization)
+        private = address() if address else Address(url, authorization)
+        answer = self.ask(private.url, headers, private.authorization)
+        if answer.status == _NOT_FOUND:
+            self.absent.add(url)
+        return answer
 
     def keeps(self, request: ArtifactRequest, known: LockedArtifact | None, refresh: Refresh) -> bool:
         """Whether the old entry is right as it is."""

@@ -417,3 +417,13 @@ def test_a_published_digest_is_as_private_as_its_file(world: World, *, is_privat
     assert found["b"].confirmed == [f"{B}.sha256"]
     assert [address is not None for address in world.addresses] == [is_private]
     assert all(("?sig=secret" in url) is is_private for url in world.asked)
+
+
+def test_a_list_of_digests_that_is_not_there_is_asked_for_once(world: World) -> None:
+    folder = "https://own.test/folder"
+    names = [f"tool-{number}" for number in range(5)]
+    world.web = {f"{folder}/{name}.exe": name.encode() for name in names}
+    world.lock(*(dataclasses.replace(asks(name, f"{folder}/{name}.exe"), own=True) for name in names))
+    # As many files as are looked up at the same time may ask before the first of them knows.
+    assert {world.asked.count(f"{folder}/{name}") <= 4 for name in ("SHA256SUMS", "sha256sums.txt")} == {True}
+    assert [world.asked.count(f"{folder}/{name}.exe.sha256") for name in names] == [1] * 5
