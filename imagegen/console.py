@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TextIO
-
-import rich.console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Column
+from typing import TYPE_CHECKING, TextIO
 
 from imagegen.lines import one_line
+
+if TYPE_CHECKING:
+    import rich.console
+    from rich.progress import Progress
 
 
 def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:
@@ -53,11 +53,21 @@ class Console:
         self.plain = plain
         self.quiet = quiet
         self._stream = stream
+        self._width = width
         self._now = now
-        self.terminal = rich.console.Console(file=stream, width=width, highlight=False)
-        """The terminal, for displays that draw on it."""
+        self._terminal: rich.console.Console | None = None
         self._progress: Progress | None = None
         self._lock = threading.RLock()
+
+    @property
+    def terminal(self) -> rich.console.Console:
+        """The terminal, for displays that draw on it."""
+        with self._lock:
+            if self._terminal is None:
+                import rich.console
+
+                self._terminal = rich.console.Console(file=self._stream, width=self._width, highlight=False)
+            return self._terminal
 
     def say(self, text: str) -> None:
         """Print a message, unless the console is quiet."""
@@ -99,6 +109,9 @@ class Console:
                     self._progress = None
 
     def _started_progress(self) -> Progress:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
+
         progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),

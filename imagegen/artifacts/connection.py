@@ -4,6 +4,8 @@ Touches the network. Follows redirects one by one, so that none of them leaves H
 nothing.
 """
 
+from __future__ import annotations
+
 import concurrent.futures
 import contextlib
 import functools
@@ -14,13 +16,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from imagegen.artifacts.request import host_of, shown_url
 from imagegen.errors import ConfigError
 from imagegen.hosts import ANY_HOST, HostPolicy
+
+if TYPE_CHECKING:
+    import httpx
 
 CONNECT_TIMEOUT_S = 20.0
 READ_TIMEOUT_S = 60.0
@@ -36,6 +39,10 @@ _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 class UnreachableError(Exception):
     """The file cannot be downloaded now from this machine."""
+
+
+class TransportError(Exception):
+    """There was no connection, or it broke, or the response cannot be read."""
 
 
 def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
@@ -84,6 +91,8 @@ def _authorities_of(file: str, _changed: int) -> ssl.SSLContext:
 
 @functools.cache
 def _public_authorities() -> ssl.SSLContext:
+    import httpx
+
     # A company's own authority is in the system's store, which a slim container does not have: both are used.
     context = httpx.create_ssl_context(trust_env=False)
     context.load_default_certs()
@@ -104,6 +113,8 @@ def get(
 ) -> Iterator[httpx.Response]:
     """The response after all redirects, its body not read yet. Credentials in the URL go to that URL only, and
     `authorization` to its host. Each host must be one of `hosts`."""
+    import httpx
+
     current = url
     for _ in range(REDIRECTS + 1):
         proxy = proxy_for(_https_host(current, url, hosts), environ)
@@ -148,19 +159,37 @@ def _begun(client: httpx.Client, url: str, headers: Mapping[str, str]) -> Iterat
     timer.daemon = True
     timer.start()
     try:
-        with client.stream("GET", url, headers=headers, extensions={"trace": trace}) as response:
+        with _own_errors(), client.stream("GET", url, headers=headers, extensions={"trace": trace}) as response:
             timer.cancel()
             yield response
-    except httpx.TransportError as error:
+    except TransportError as error:
         if late.is_set():
-            raise httpx.ReadTimeout(f"no response within {RESPONSE_TIMEOUT_S:g} s") from error
+            raise TransportError(f"no response within {RESPONSE_TIMEOUT_S:g} s") from error
         raise
     finally:
         timer.cancel()
 
 
+@contextlib.contextmanager
+def _own_errors() -> Iterator[None]:
+    import httpx
+
+    try:
+        yield
+    except httpx.RequestError as error:
+        raise TransportError(str(error) or type(error).__name__) from error
+
+
+def chunks(response: httpx.Response) -> Iterator[bytes]:
+    """The body as it was sent, while it arrives."""
+    with _own_errors():
+        yield from response.iter_raw()
+
+
 def _parse_url(url: str) -> httpx.URL | None:
     """The URL, or None where the client or the resolver would fail with an error of its own."""
+    import httpx
+
     try:
         parsed = httpx.URL(url)
         return parsed if parsed.host.encode("idna") and (parsed.port is None or 0 < parsed.port < 2**16) else None
@@ -226,10 +255,8 @@ def _read_all(urls: tuple[str, ...], size: int, environ: Mapping[str, str]) -> l
         return [_read_start(url, size, environ, trust) for url in urls]
     except ConfigError as error:
         raise UnreachableError(error.message) from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UnreachableError(
-            f"{shown_url(urls[0])} cannot be downloaded: {str(error) or type(error).__name__}"
-        ) from error
+    except TransportError as error:
+        raise UnreachableError(f"{shown_url(urls[0])} cannot be downloaded: {error}") from error
 
 
 def _read_start(url: str, size: int, environ: Mapping[str, str], trust: ssl.SSLContext) -> bytes:
@@ -240,7 +267,7 @@ def _read_start(url: str, size: int, environ: Mapping[str, str], trust: ssl.SSLC
             raise UnreachableError(
                 f"{shown_url(url)} cannot be downloaded: the server responded with status {response.status_code}"
             )
-        for chunk in response.iter_raw():
+        for chunk in chunks(response):
             start += chunk
             if len(start) >= size:
                 break

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-import httpx
-
 from imagegen.artifacts import connection
 from imagegen.artifacts.credentials import Address, hint_for
 from imagegen.artifacts.request import shown_url
@@ -28,6 +26,8 @@ from imagegen.files import replacing
 from imagegen.hosts import ANY_HOST, HostPolicy
 
 if TYPE_CHECKING:
+    import httpx
+
     from imagegen.console import Console
 
 LIMIT_BYTES = 4 * 2**30
@@ -183,7 +183,7 @@ def _pieces(chunks: Iterator[bytes], clock: Callable[[], float]) -> Iterator[tup
             if last is None or len(piece) >= _PIECE_BYTES or now - last >= _PIECE_S:
                 yield piece, now
                 piece, last = bytearray(), now
-    except httpx.TransportError:
+    except connection.TransportError:
         if piece:
             yield piece, now
         raise
@@ -250,8 +250,8 @@ class Download:
             before = part.size
             try:
                 self._attempt(part, trust, deadline)
-            except (httpx.TransportError, _Retry) as error:
-                reason = str(error) or type(error).__name__
+            except (connection.TransportError, _Retry) as error:
+                reason = str(error)
                 if "CERTIFICATE_VERIFY_FAILED" in reason:
                     raise RefusedError(
                         f"{self.label} could not be downloaded: {reason}",
@@ -292,7 +292,7 @@ class Download:
             with self.console.task(f"downloading {self.label}", part.total) as advance:
                 advance(part.size)
                 # No chunk size: a chunk that is not full yet would be lost when the connection breaks.
-                for piece, now in _pieces(response.iter_raw(), self.now):
+                for piece, now in _pieces(connection.chunks(response), self.now):
                     self._check_cancelled()
                     self._check_limits(part.size + len(piece), now, deadline)
                     part.write(piece)

