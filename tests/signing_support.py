@@ -102,8 +102,9 @@ def _signed(data: bytes, extension: str) -> bytes:
 
 
 def sign_scripts_by(signer: Identity) -> Sign:
-    """Signs the scripts of stand-ins, and nothing else."""
+    """Signs the scripts of stand-ins, and nothing else. The same script always has the same signature."""
 
+    @functools.cache
     def sign_file(_artifact: str, path: str, data: bytes) -> bytes:
         if not is_script(path) or data.startswith(b"PK"):
             return data
