@@ -86,14 +86,17 @@ def _own_files(step: EvaluatedStep, draft: Draft, *, is_own: bool) -> Iterator[_
     if given:
         yield _OwnFile(given.key, given.key, given.name, name, data)
     elif is_own:
-        yield _OwnFile(f"step {step.step.name}", f"source in {step.step.shown_as}/resources.yml", inside, name, data)
+        # A template leaves no signature as it was.
+        source_key = "source" if inside in step.step.files else "source in place of template"
+        key = f"{source_key} in {step.step.shown_as}/resources.yml"
+        yield _OwnFile(f"step {step.step.name}", key, inside, name, data)
 
 
 def _group(spec: Spec, group: str, key: str, files: list[_OwnFile]) -> OwnFiles:
     policy = spec.config.artifacts.signatures
     names: dict[str, frozenset[str]] = {}
     for file in files:
-        names[file.path] = names.get(file.path, frozenset()) | {file.name, file.path.rpartition("/")[2]}
+        names[file.path] = names.get(file.path, frozenset()) | {file.name}
     request = SignatureRequest(
         artifact=group,
         used=_Names(names),
