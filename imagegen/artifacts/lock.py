@@ -231,7 +231,7 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
         f"{path} is not a valid lock",
         problems=problems,
         details=details,
-        hint="restore it from your repository, or delete it and run `imagegen lock`",
+        hint="restore it from your repository; `imagegen lock CONFIG` makes a new one if you delete it",
     )
 
 
