@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
+    from imagegen.plan.resolve import Decision
 
 CONFIG = """\
 name: own
@@ -88,7 +89,7 @@ def prepare(
     return pipeline.prepare_target(load_today(folder / "config.yaml", *sets), "aws")
 
 
-def decide(target: pipeline.PreparedTarget) -> pipeline.Decision:
+def decide(target: pipeline.PreparedTarget) -> Decision:
     return pipeline.decide(target, make_test_lock(target.loaded, "aws"))
 
 
