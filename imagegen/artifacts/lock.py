@@ -105,7 +105,7 @@ class LockedIssuer(Strict):
 
 class LockedSignature(Strict):
     """Who signed a file: the subject and the sha256 of the certificate, those above it, and the root. `timestamp` is
-    the time of the signature, if an authority confirmed it."""
+    the time of the signature, if an authority confirmed it, and `timestamp_root` the root above that authority."""
 
     signer: Subject
     thumbprint: Sha256
@@ -116,6 +116,7 @@ class LockedSignature(Strict):
     """The certificates between the signer's and the root, from the signer up."""
     root: LockedIssuer
     timestamp: Time | None = None
+    timestamp_root: LockedIssuer | None = None
 
 
 class LockedArtifact(Strict):
