@@ -69,8 +69,8 @@ class Proxy(Strict):
 
 
 class Signature(Strict):
-    """The signature by which the host accepted a file, and the roots to which it and its timestamp lead. If `hidden` has
-    a reason, Windows does not show it."""
+    """The signature by which the host accepted a file, and the roots of it and its timestamp. If `hidden` has a reason,
+    Windows does not show it."""
 
     signer: str
     thumbprint: Sha256
