@@ -130,9 +130,7 @@ def test_what_the_lock_says_of_a_signature(tmp_path: Path) -> None:
     )
     assert found.timestamp_root is not None
     assert found.timestamp_root.subject == "CN=Example Clock Root, O=Example"
-    assert found.timestamp_root.thumbprint == read_certificate(
-        read_pem(fixture("clock-root.pem"))[0]
-    ).sha256.lower()
+    assert found.timestamp_root.thumbprint == read_certificate(read_pem(fixture("clock-root.pem"))[0]).sha256.lower()
     assert [one.subject for one in found.issuers] == ["CN=Example Code CA, O=Example"]
     assert found.thumbprint != found.sha1
     assert check(tmp_path, fixture("nested.exe"), judge=fixture_trust()).signed[WHOLE_FILE].by == "nested"

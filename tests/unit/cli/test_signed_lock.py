@@ -131,9 +131,7 @@ def test_a_lock_and_a_plan_name_the_roots_of_timestamps(command: Command, tmp_pa
 
 
 @pytest.mark.usefixtures("stamped")
-def test_an_older_lock_without_the_roots_of_timestamps_is_completed(
-    web: Web, command: Command, tmp_path: Path
-) -> None:
+def test_an_older_lock_without_the_roots_of_timestamps_is_completed(web: Web, command: Command, tmp_path: Path) -> None:
     assert command("lock", STAMPED)[0] == 0
     new = stored(tmp_path)
     old = copy.deepcopy(new)
@@ -155,7 +153,7 @@ def test_a_wrong_lock_ends_the_build_with_the_command_that_mends_it(command: Com
     file.write_text(json.dumps(forged))
     target, facts = pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws"), make_run_facts([])
     console = Console(io.StringIO(), plain=True)
-    with pytest.raises(VerificationError, match="x.lock.json is wrong about the signature of 1 file") as raised:
+    with pytest.raises(VerificationError, match="is wrong about the signature of 1 file") as raised:
         locking.verify_signatures(target, Lock.model_validate(forged), file, run=facts, console=console)
     assert raised.value.details == ("kubelet: by is nested in the lock, but own in the file",)
     words = shlex.split(raised.value.hint.split("`")[1])
