@@ -166,6 +166,7 @@ def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, conso
         private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),
+        upgrade=f"{lock_command(targets[0].loaded.file, file)} --upgrade",
         signatures=_signature_policy(targets, run, console),
     )
 

@@ -122,7 +122,7 @@ class LockedIssuer(Strict):
 
 class LockedSignature(Strict):
     """Who signed a file: the subject and the sha256 of the certificate, those above it, and the root. `timestamp` is
-    the time of the signature, if an authority confirmed it."""
+    the time of the signature, if an authority confirmed it, and `timestamp_root` the root above that authority."""
 
     signer: Subject
     thumbprint: Sha256
@@ -133,6 +133,7 @@ class LockedSignature(Strict):
     """The certificates between the signer's and the root, from the signer up."""
     root: LockedIssuer
     timestamp: Time | None = None
+    timestamp_root: LockedIssuer | None = None
     certificate: Encoded | None = None
     """The certificate of who signed a script, as DER in base64: nodes that run only signed scripts must know it."""
 

@@ -199,5 +199,7 @@ def planned_signature(found: LockedSignature) -> PlannedSignature:
         thumbprint=found.thumbprint,
         root=found.root.subject,
         root_thumbprint=found.root.thumbprint,
+        timestamp_root=found.timestamp_root.subject if found.timestamp_root else None,
+        timestamp_root_thumbprint=found.timestamp_root.thumbprint if found.timestamp_root else None,
         hidden=None if found.by == "own" else found.by,
     )
