@@ -137,7 +137,9 @@ def _override_lines(found: Inspection, overrides: Mapping[str, Override]) -> Ite
     for name, override in overrides.items():
         yield f"    {name}:"
         for key, value in override.items():
-            yield f"      {key}: {value if key == 'sha256' else json.dumps(value)}"
+            # As it is written in other alphabets, unless a letter of it is invisible.
+            text = json.dumps(value, ensure_ascii=not value.isprintable())
+            yield f"      {key}: {value if key == 'sha256' else text}"
         if "signer" not in override and (why := _why_no_signer(_signatures(found))):
             yield f"      # no signer: {why}"
 
