@@ -22,16 +22,23 @@ _ADVICE: Final[Mapping[Verdict, str]] = {
 _WITH_CAS: Final = "sign it again with the certificates of its CAs (osslsigncode: -ac FILE, signtool: /ac FILE)"
 
 
-def advise(found: Verification, trust: Trust, *, roots: str, other: str) -> str:
-    """What helps; empty for a valid file. `roots` is the key or the option with the roots to trust, and `other` says
-    how another file is taken."""
+def add_to_roots(trust: Trust, roots: str) -> str:
+    """How a root is added to those of a key or an option."""
+    if trust.has_own_roots:
+        return f"add it to the PEM file of {roots}"
+    return f"write it into a PEM file for {roots}, with the roots of your vendors: the file replaces Microsoft's list"
+
+
+def advise(found: Verification, trust: Trust, *, add_root: str, other: str) -> str:
+    """What helps; empty for a valid file. `add_root` says how a root gets trusted (`add_to_roots`), and `other` how
+    another file is taken."""
     signature, verdict = _deciding(found), found.verdict
     if signature is not None:
         verdict = signature.verdict
         if verdict is Verdict.UNTRUSTED:
-            return _complete(signature.chain, trust, roots) or f"{other}: this certificate cannot be used"
+            return _complete(signature.chain, trust, add_root) or f"{other}: this certificate cannot be used"
         if verdict is Verdict.BAD_TIMESTAMP and signature.timestamp and _ends_alone(signature.timestamp.chain, trust):
-            return f"{_add_root(trust, roots)}; or {_ADVICE[verdict].format(other=other)}"
+            return f"if you trust this root, {add_root}; or {_ADVICE[verdict].format(other=other)}"
         if verdict is Verdict.EXPIRED and any(trust.now < one.not_before for one in signature.chain):
             return "wait until then, or correct the clock of this machine"
     return _ADVICE.get(verdict, "").format(other=other)
@@ -44,30 +51,21 @@ def _deciding(found: Verification) -> Signature | None:
     return found.signature
 
 
-def _complete(chain: Sequence[Certificate], trust: Trust, roots: str) -> str:
+def _complete(chain: Sequence[Certificate], trust: Trust, add_root: str) -> str:
     """What completes a chain. Empty: it ends at a trusted root, or nothing does."""
     if not chain or chain[-1] in trust.roots_by_certificate:
         return ""
     if _ends_alone(chain, trust):
-        return _add_root(trust, roots, "root" if len(chain) > 1 else "certificate")
+        return f"if you trust this {'root' if len(chain) > 1 else 'certificate'}, {add_root}"
     if any(one.subject.encoded == chain[-1].issuer.encoded for one in (root.certificate for root in trust.roots)):
         # A known root has this name, but another key.
         return ""
     # Nothing tells a missing root from a missing CA. A root hardly ever signs for a signer itself.
     if len(chain) == 1:
-        return f"{_WITH_CAS}; if the missing one is a root: {_add_root(trust, roots)}"
-    return f"{_add_root(trust, roots)}; if the missing one is no root: {_WITH_CAS}"
+        return f"{_WITH_CAS}; if the missing one is a root that you trust, {add_root}"
+    return f"if the missing one is a root that you trust, {add_root}; if it is another CA, {_WITH_CAS}"
 
 
 def _ends_alone(chain: Sequence[Certificate], trust: Trust) -> bool:
     """Whether a chain ends at a self-signed certificate that is not trusted."""
     return bool(chain) and chain[-1].is_self_issued and chain[-1] not in trust.roots_by_certificate
-
-
-def _add_root(trust: Trust, roots: str, what: str = "root") -> str:
-    if trust.has_own_roots:
-        return f"if you trust this {what}, add it to the PEM file of {roots}"
-    return (
-        f"if you trust this {what}, write it into a PEM file for {roots}. The file replaces Microsoft's list, so add "
-        "the roots of your vendors"
-    )

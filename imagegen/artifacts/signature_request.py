@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.found_signature import find_rule
 from imagegen.authenticode.model import Name
 from imagegen.authenticode.names import parse_name
@@ -147,6 +148,8 @@ class SignaturePolicy:
     """The sha256 of the only trusted roots. None: those of Microsoft's programme."""
     load_trust: Callable[[], Trust]
     """Reads the roots, and downloads CRLs."""
+    crls: CrlUse = dataclasses.field(default_factory=CrlUse)
+    """Which CRLs are about the signatures that were judged."""
 
     def knows(self, name: str, entry: LockedArtifact) -> bool:
         """Whether what the lock says of an artifact is enough to judge it. Then `reject_locked` does."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-
-from imagegen.artifacts.signature_advice import advise
+from imagegen.artifacts.signature_advice import add_to_roots, advise
 from imagegen.authenticode.model import Verdict
 from imagegen.authenticode.trust import load_trust
 from tests.authenticode.pki import LATER, NOW, STAMPED, START, make_authority, make_ca, make_root, make_signer, pki
@@ -22,42 +21,44 @@ OTHER_ROOT = make_root("O=Other, CN=Other Root")
 OTHER_CA = make_ca(OTHER_ROOT, "O=Other, CN=Other CA")
 STRANGER = make_signer(OTHER_CA)
 AGAIN = "sign it again with the certificates of its CAs (osslsigncode: -ac FILE, signtool: /ac FILE)"
-ADD = "if you trust this root, add it to the PEM file of the roots"
+ADD = "add it to the PEM file of the roots"
+THIS = f"if you trust this root, {ADD}"
 
 
 def found(signer: Identity, options: Options, trusted: Trust | None = None) -> tuple[Verification, str]:
     trusted = trusted or trust()
     verification = judge(sign_pe(PROGRAM, signer, options), "x.exe", trusted)
-    return verification, advise(verification, trusted, roots="the roots", other="take another one")
+    advice = advise(verification, trusted, add_root=add_to_roots(trusted, "the roots"), other="take another one")
+    return verification, advice
 
 
 def test_a_missing_ca_is_added_to_the_signature() -> None:
     missing, advice = found(pki().signer, Options(certificates=[pki().signer]))
     assert missing.reason.startswith('the certificate of "CN=Example Code CA, O=Example" is missing')
-    assert advice == f"{AGAIN}; if the missing one is a root: {ADD}"
+    assert advice == f"{AGAIN}; if the missing one is a root that you trust, {ADD}"
     assert found(pki().signer, Options())[0].verdict is Verdict.VALID
 
 
 def test_a_missing_root_is_added_to_the_roots() -> None:
     missing, advice = found(STRANGER, Options())
     assert missing.reason.startswith('the certificate of "CN=Other Root, O=Other" is missing')
-    assert advice == f"{ADD}; if the missing one is no root: {AGAIN}"
+    assert advice == f"if the missing one is a root that you trust, {ADD}; if it is another CA, {AGAIN}"
     assert found(STRANGER, Options(), trust(OTHER_ROOT))[0].verdict is Verdict.VALID
 
 
 def test_a_root_that_came_with_the_signature_is_added_to_the_roots() -> None:
-    assert found(STRANGER, Options(certificates=STRANGER.chain))[1] == ADD
+    assert found(STRANGER, Options(certificates=STRANGER.chain))[1] == THIS
 
 
 def test_a_certificate_that_signed_itself_is_no_root() -> None:
-    assert found(make_signer(None), Options())[1] == ADD.replace("this root", "this certificate")  # type: ignore[arg-type]  # it signs itself
+    assert found(make_signer(None), Options())[1] == f"if you trust this certificate, {ADD}"  # type: ignore[arg-type]  # it signs itself
 
 
 def test_without_own_roots_the_file_replaces_those_of_microsoft() -> None:
     advice = found(STRANGER, Options(certificates=STRANGER.chain), load_trust(now=NOW))[1]
     assert advice == (
-        "if you trust this root, write it into a PEM file for the roots. The file replaces Microsoft's list, so add "
-        "the roots of your vendors"
+        "if you trust this root, write it into a PEM file for the roots, with the roots of your vendors: the file "
+        "replaces Microsoft's list"
     )
 
 
@@ -74,7 +75,7 @@ def test_the_root_of_a_timestamp_is_added_to_the_roots() -> None:
     clock = make_authority(OTHER_ROOT)
     bad, advice = found(pki().signer, Options(timestamps=[clock]))
     assert bad.verdict is Verdict.BAD_TIMESTAMP
-    assert advice == f"{ADD}; or sign it again, with the timestamp of a public authority"
+    assert advice == f"{THIS}; or sign it again, with the timestamp of a public authority"
     assert found(pki().signer, Options(timestamps=[clock]), trust(pki().root, OTHER_ROOT))[0].verdict is Verdict.VALID
 
 
@@ -99,7 +100,7 @@ def test_of_a_weak_signature_the_nested_one_is_to_be_mended() -> None:
     assert weak.reason.startswith(
         "only SHA-1 protects the file; the signature that is nested in it is bad timestamp: the timestamp by "
     )
-    assert advice.startswith(ADD)
+    assert advice.startswith(THIS)
     assert found(pki().signer, Options(digest="sha1"))[1] == "sign it again with SHA-256"
 
 
