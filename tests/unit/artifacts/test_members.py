@@ -68,6 +68,17 @@ def test_a_file_may_have_its_name_on_the_machine() -> None:
             NSSM,
             "has different files with the name nssm.exe: own/arm/nssm.exe, own/win32/nssm.exe",
         ),
+        # The path of the published archive, and even its folder, are no reason to prefer one of two.
+        (
+            {"kubernetes/node/bin/kubelet.exe": A, "x/kubelet.exe": B},
+            "kubernetes/node/bin/kubelet.exe",
+            "has different files with the name kubelet.exe: x/kubelet.exe, kubernetes/node/bin/kubelet.exe",
+        ),
+        (
+            {NSSM: A, "old/win64/nssm.exe": B},
+            NSSM,
+            "has different files with the name nssm.exe: nssm-2.24/win64/nssm.exe, old/win64/nssm.exe",
+        ),
     ],
 )
 def test_none_and_two_different_files_are_refused(members: dict[str, str], path: str, says: str) -> None:

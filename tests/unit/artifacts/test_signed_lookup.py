@@ -22,7 +22,7 @@ from imagegen.console import Console
 from imagegen.errors import ConfigError, VerificationError
 from tests.authenticode.pki import LATER, make_root, make_signer, pki
 from tests.authenticode.signing import sign_pe
-from tests.authenticode.support import fixture, trust
+from tests.authenticode.support import changed, fixture, trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -200,6 +200,32 @@ def test_a_lock_is_not_trusted_at_a_build(world: World) -> None:
     assert world.lock(requests, Lock(artifacts=forged)) == forged
     with pytest.raises(SignatureError, match="the signature of 1 file"):
         verify_signatures(REQUESTS, forged, world.sources(requests))
+
+
+ANOTHER = sign_pe(PROGRAM + bytes(16), pki().signer)
+
+
+def with_another_checksum(data: bytes) -> bytes:
+    """The PE checksum, which no signature covers."""
+    return changed(data, int.from_bytes(data[60:64], "little") + 24 + 64)
+
+
+@pytest.mark.parametrize("swapped", [ANOTHER, with_another_checksum(SIGNED)], ids=["another program", "a free byte"])
+def test_a_file_that_the_same_signer_signed_is_told_only_by_its_digest(
+    world: World, tmp_path: Path, swapped: bytes
+) -> None:
+    """Under the name of a member, and valid: who can sign can swap, so the lock pins the bytes."""
+    requests = wanted("CN=Example Inc")
+    good = world.lock(requests)
+    world.cache = Cache(tmp_path / "other", 2**30, lambda _: None)
+    world.web[B] = archive(b_exe=swapped, read_me=b"text", other_exe=PROGRAM)
+    accepted = world.lock(requests)["b"]
+    assert (accepted.signed, accepted.members == good["b"].members) == (good["b"].signed, False)
+    world.cache = Cache(tmp_path / "third", 2**30, lambda _: None)
+    with pytest.raises(VerificationError, match=r"but [0-9a-f]{64} is expected"):
+        verify_signatures(REQUESTS, good, world.sources(requests))
+    with pytest.raises(VerificationError, match="the bytes of https://b.test/b.zip have changed since it was locked"):
+        world.lock(requests, Lock(artifacts=good), Refresh(None))
 
 
 def test_a_build_needs_no_network_for_what_the_cache_has(world: World) -> None:
