@@ -27,7 +27,7 @@ from imagegen.files import write_file
 from imagegen.lines import counted
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
-from imagegen.plan.signatures import find_unchecked, merge_requests, unsigned_downloads
+from imagegen.plan.signatures import find_unchecked, find_unsigned, merge_requests, unsigned_downloads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,6 +69,21 @@ def look_up(
     _check_age(targets, lock, run)
     _write(lock, old, file, console)
     return lock
+
+
+def tell_unsigned(targets: Sequence[PreparedTarget], console: Console) -> None:
+    """Say which artifacts no policy for signatures could accept as they are. One with such a policy has been warned."""
+    unsigned = find_unsigned(request for name, request in _requests(targets).items() if name not in _signed(targets))
+    if unsigned:
+        console.say(
+            f"published without a signature: {', '.join(unsigned)}. artifacts.signatures would refuse "
+            f"{'it' if len(unsigned) == 1 else 'them'}, unless overrides lead to signed copies"
+        )
+
+
+def _signed(targets: Sequence[PreparedTarget]) -> set[str]:
+    """The artifacts that must be signed."""
+    return {name for target in targets for name in target.signatures}
 
 
 def upgrade(

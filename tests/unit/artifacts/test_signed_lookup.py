@@ -224,7 +224,7 @@ def test_a_file_that_the_same_signer_signed_is_told_only_by_its_digest(
     world.cache = Cache(tmp_path / "third", 2**30, lambda _: None)
     with pytest.raises(VerificationError, match=r"but [0-9a-f]{64} is expected"):
         verify_signatures(REQUESTS, good, world.sources(requests))
-    with pytest.raises(VerificationError, match="the bytes of https://b.test/b.zip have changed since it was locked"):
+    with pytest.raises(VerificationError, match="have changed since it was locked"):
         world.lock(requests, Lock(artifacts=good), Refresh(None))
 
 
