@@ -39,13 +39,15 @@ class FoundSignature:
     """The catalogue that signs for the file."""
     rule: str = ""
     """The signer as a config allows it, if the signature is valid."""
+    advice: str = ""
+    """What helps if it is not."""
 
 
-def describe_signature(found: Verification) -> FoundSignature:
-    """The verdict, and the signature on which it rests."""
+def describe_signature(found: Verification, advice: str) -> FoundSignature:
+    """The verdict, and the signature on which it rests. `advice` says what helps."""
     signature = found.signature
     if signature is None or signature.signer is None:
-        return FoundSignature(found.verdict, found.reason)
+        return FoundSignature(found.verdict, found.reason, advice=advice)
     signer, stamp = signature.signer, signature.timestamp
     return FoundSignature(
         verdict=found.verdict,
@@ -60,6 +62,7 @@ def describe_signature(found: Verification) -> FoundSignature:
         stamped_by=str(stamp.authority.subject) if stamp and stamp.authority else "",
         catalogue=found.catalogue or "",
         rule=find_rule(signer, signature.chain) if found.verdict is Verdict.VALID else "",
+        advice=advice,
     )
 
 

@@ -75,6 +75,17 @@ def find_folder(members: Members, paths: Sequence[str]) -> str | None:
     return min(set.intersection(*folders), key=_depth, default=None)
 
 
+def find_ambiguous(members: Members) -> dict[str, list[str]]:
+    """The programs of one name that have different bytes, by that name. Those of an architecture each lie in its
+    folder, and are told apart."""
+    paths: dict[str, list[str]] = {}
+    for path in sorted(members, key=_depth):
+        folder = path.rpartition("/")[0].rpartition("/")[2]
+        if path.lower().endswith(".exe") and not _ARCHITECTURE.fullmatch(folder):
+            paths.setdefault(file_name(path).lower(), []).append(path)
+    return {name: found for name, found in paths.items() if len({members[path] for path in found}) > 1}
+
+
 def check_files(request: ArtifactRequest, members: Members) -> None:
     """Reject an archive that does not have each of the files that the config takes from it."""
     alone = ", or to the URL of the file itself" if request.is_one_file else ""

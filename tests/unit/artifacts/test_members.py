@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagegen.artifacts.members import NotInArchiveError, check_files, describe, find_folder, find_member
+from imagegen.artifacts.members import (
+    NotInArchiveError,
+    check_files,
+    describe,
+    find_ambiguous,
+    find_folder,
+    find_member,
+)
 from imagegen.artifacts.request import ArtifactRequest, TakenFile
 from imagegen.errors import VerificationError
 
@@ -120,6 +127,13 @@ def test_a_folder_without_a_file_is_refused_with_all_that_is_missing() -> None:
     assert str(raised.value) == "does not have b.exe, c.exe: it has bin/a.exe, README"
     with pytest.raises(NotInArchiveError, match=r"has different files with the name a.exe: bin/a.exe, old/x/a.exe"):
         find_folder({"bin/a.exe": A, "old/x/a.exe": B}, ["a.exe"])
+
+
+def test_programs_that_nothing_tells_apart() -> None:
+    assert find_ambiguous({"a/kubelet.exe": A, "b/Kubelet.exe": B, "c/kubeadm.exe": A, "kubeadm.exe": A}) == {
+        "kubelet.exe": ["a/kubelet.exe", "b/Kubelet.exe"]
+    }
+    assert find_ambiguous({"nssm-2.24/win32/nssm.exe": A, NSSM: B, "a/x.ps1": A, "b/x.ps1": B}) == {}
 
 
 def test_a_long_list_is_cut() -> None:
