@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from imagegen.authenticode.model import Certificate
+    from imagegen.authenticode.model import Certificate, RevocationList
 
     Chain = Sequence[Certificate]
 
@@ -24,6 +24,8 @@ class CrlUse:
     judged: set[str] = dataclasses.field(default_factory=set)
     """The artifacts whose signatures were judged."""
     warned: set[str] = dataclasses.field(default_factory=set)
+    _lists: dict[str, list[RevocationList]] = dataclasses.field(default_factory=dict, repr=False)
+    """Those that were read: a CRL may have many megabytes."""
 
     def add(self, crls: Mapping[str, bytes]) -> None:
         """Add the CRLs that count in this run."""
@@ -39,7 +41,9 @@ class CrlUse:
 
         known = list(chains)
         for name in unused:
-            if any(is_about(given, chain) for given in read_revocation_lists(self.data[name]) for chain in known):
+            if name not in self._lists:
+                self._lists[name] = read_revocation_lists(self.data[name])
+            if any(is_about(given, chain) for given in self._lists[name] for chain in known):
                 self.used.add(name)
 
     def warn_of_unused(self, warn: Callable[[str], object]) -> None:

@@ -37,8 +37,8 @@ def advise(found: Verification, trust: Trust, *, add_root: str, other: str) -> s
         verdict = signature.verdict
         if verdict is Verdict.UNTRUSTED:
             return _complete(signature.chain, trust, add_root) or f"{other}: this certificate cannot be used"
-        if verdict is Verdict.BAD_TIMESTAMP and signature.timestamp and _ends_alone(signature.timestamp.chain, trust):
-            return f"if you trust this root, {add_root}; or {_ADVICE[verdict].format(other=other)}"
+        if verdict is Verdict.BAD_TIMESTAMP and _has_untrusted_stamp(signature, trust):
+            return f"if you trust the root of the timestamp, {add_root}; or {_ADVICE[verdict]}"
         if verdict is Verdict.EXPIRED and any(trust.now < one.not_before for one in signature.chain):
             return "wait until then, or correct the clock of this machine"
     return _ADVICE.get(verdict, "").format(other=other)
@@ -64,6 +64,11 @@ def _complete(chain: Sequence[Certificate], trust: Trust, add_root: str) -> str:
     if len(chain) == 1:
         return f"{_WITH_CAS}; if the missing one is a root that you trust, {add_root}"
     return f"if the missing one is a root that you trust, {add_root}; if it is another CA, {_WITH_CAS}"
+
+
+def _has_untrusted_stamp(signature: Signature, trust: Trust) -> bool:
+    stamp = signature.timestamp
+    return stamp is not None and bool(stamp.chain) and stamp.chain[-1] not in trust.roots_by_certificate
 
 
 def _ends_alone(chain: Sequence[Certificate], trust: Trust) -> bool:

@@ -72,10 +72,12 @@ def test_a_chain_that_no_root_mends() -> None:
 
 
 def test_the_root_of_a_timestamp_is_added_to_the_roots() -> None:
-    clock = make_authority(OTHER_ROOT)
+    clock = make_authority(OTHER_CA)
     bad, advice = found(pki().signer, Options(timestamps=[clock]))
     assert bad.verdict is Verdict.BAD_TIMESTAMP
-    assert advice == f"{THIS}; or sign it again, with the timestamp of a public authority"
+    assert advice == (
+        f"if you trust the root of the timestamp, {ADD}; or sign it again, with the timestamp of a public authority"
+    )
     assert found(pki().signer, Options(timestamps=[clock]), trust(pki().root, OTHER_ROOT))[0].verdict is Verdict.VALID
 
 
@@ -100,7 +102,7 @@ def test_of_a_weak_signature_the_nested_one_is_to_be_mended() -> None:
     assert weak.reason.startswith(
         "only SHA-1 protects the file; the signature that is nested in it is bad timestamp: the timestamp by "
     )
-    assert advice.startswith(THIS)
+    assert advice.startswith(f"if you trust the root of the timestamp, {ADD}")
     assert found(pki().signer, Options(digest="sha1"))[1] == "sign it again with SHA-256"
 
 
