@@ -15,6 +15,7 @@ from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.lock import Lock, lock_sha256
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
@@ -173,16 +174,17 @@ def read_shipped(target: PreparedTarget) -> Shipped:
     return Shipped(guest, scripts, helpers, templates)
 
 
-def decide(target: PreparedTarget, lock: Lock) -> Decision:
-    """The plan, and the contents of the files that it names."""
+def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:
+    """The plan, and the contents of the files that it names. `crls` has the CRLs that were downloaded for this run."""
     shipped, spec, steps = read_shipped(target), target.spec, target.steps
     signatures: Mapping[str, PlannedSignature] = {}
     if spec.facts.all_signed:
         # The libraries that read signatures are slow to import.
         from imagegen.signing.own import sign_scripts
 
+        advice = sign_advice(target.loaded.file, target.name)
         signed = sign_scripts(
-            spec, target.loaded.steps, shipped.to_sign(target.cloud), sign_advice(target.loaded.file, target.name)
+            spec, target.loaded.steps, shipped.to_sign(target.cloud), advice, CrlUse() if crls is None else crls
         )
         spec, steps, signatures = signed.spec, signed.steps, signed.signatures
         shipped = dataclasses.replace(
@@ -339,9 +341,14 @@ def build_and_publish(
     target.registry_credentials(run)
     target.private_hosts(run).check()
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
-    verify_signatures(target, lock, lock_file, run=run, console=console)
-    decision = decide(target, lock)
+    crls = CrlUse()
+    if frozen:
+        lock = verify_frozen([target], lock_file, run=run, console=console)
+    else:
+        lock = look_up([target], lock_file, run=run, console=console, crls=crls)
+    verify_signatures(target, lock, lock_file, run=run, console=console, crls=crls)
+    decision = decide(target, lock, crls)
+    crls.warn_of_unused(console.warn)
     image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):
