@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resources": set(),
     "certificates": {"authenticode", "documents", "errors"},
     "signing": {
-        "resources",
+        *("artifacts", "resources"),
         *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
     },
     "artifacts": {"authenticode", "errors", "files", "hosts", "lines", "resources", "signals"},
@@ -150,7 +150,11 @@ LAZY = {
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
-    *(("imagegen.rules.signatures", f"imagegen.authenticode.{name}") for name in ("errors", "revocation", "trust")),
+    *(
+        ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
+        for name in ("certificates", "errors", "revocation", "root_list", "trust")
+    ),
+    ("imagegen.artifacts.crl_use", "imagegen.authenticode.revocation"),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
     ("imagegen.artifacts.lookup", "imagegen.artifacts.signatures"),
