@@ -10,11 +10,12 @@ import dataclasses
 import datetime
 import functools
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.lock import Lock, lock_sha256
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
@@ -87,8 +88,8 @@ class PreparedTarget:
     @functools.cached_property
     def own_files(self) -> tuple[OwnFiles, ...]:
         """The operator's own files whose signatures are judged."""
-        _, *own = self.loaded.contents.step_roots
-        return find_own_files(self.spec, self.steps, [root.folder for root in own])
+        # The first root is that of the shipped steps.
+        return find_own_files(self.spec, self.steps, [own.folder for own in self.loaded.contents.step_roots[1:]])
 
     @property
     def trust_sources(self) -> TrustSources:
@@ -164,6 +165,10 @@ class Shipped:
         """The scripts of which an operator can sign copies."""
         return Sources(self.guest, {**self.scripts, **self.helpers}, cloud.boot_files)
 
+    def signed(self, take: Callable[[Mapping[str, bytes]], Mapping[str, bytes]]) -> "Shipped":
+        """The same with signed copies, which `take` puts in the place of scripts."""
+        return Shipped(take(self.guest), take(self.scripts), take(self.helpers), self.templates)
+
 
 def read_shipped(target: PreparedTarget) -> Shipped:
     """Read what the packages of imagegen and of the provider have for a target."""
@@ -180,10 +185,11 @@ def read_shipped(target: PreparedTarget) -> Shipped:
     return Shipped(guest, scripts, helpers, templates)
 
 
-def decide(target: PreparedTarget, lock: Lock) -> Decision:
-    """The plan, and the contents of the files that it names."""
+def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:
+    """The plan, and the contents of the files that it names. `crls` has the CRLs that were downloaded for this run."""
     shipped, spec, steps = read_shipped(target), target.spec, target.steps
-    signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec))
+    crls = crls or CrlUse()
+    signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec, crls), crls)
     if spec.facts.all_signed:
         # The libraries that read signatures are slow to import.
         from imagegen.signing.own import sign_scripts
@@ -191,14 +197,9 @@ def decide(target: PreparedTarget, lock: Lock) -> Decision:
 
         advice = sign_advice(target.loaded.file, target.name)
         downloads = LockedDownloads(target.signatures, lock.artifacts)
-        signed = sign_scripts(spec, target.loaded.steps, shipped.to_sign(target.cloud), advice, downloads)
+        signed = sign_scripts(spec, target.loaded.steps, shipped.to_sign(target.cloud), advice, downloads, crls)
         spec, steps, signatures = signed.spec, signed.steps, {**signatures, **signed.signatures}
-        shipped = dataclasses.replace(
-            shipped,
-            guest=signed.take(shipped.guest),
-            scripts=signed.take(shipped.scripts),
-            helpers=signed.take(shipped.helpers),
-        )
+        shipped = shipped.signed(signed.take)
     decision = resolve(spec, lock, steps, shipped.guest, shipped.scripts, shipped.templates)
     build = dataclasses.replace(decision.plan.build, signatures={**decision.plan.build.signatures, **signatures})
     plan = dataclasses.replace(decision.plan, build=build)
@@ -347,9 +348,14 @@ def build_and_publish(
     target.registry_credentials(run)
     target.private_hosts(run).check()
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
-    verify_signatures(target, lock, lock_file, run=run, console=console)
-    decision = decide(target, lock)
+    crls = CrlUse()
+    if frozen:
+        lock = verify_frozen([target], lock_file, run=run, console=console)
+    else:
+        lock = look_up([target], lock_file, run=run, console=console, crls=crls)
+    verify_signatures(target, lock, lock_file, run=run, console=console, crls=crls)
+    decision = decide(target, lock, crls)
+    crls.warn_of_unused(console.warn)
     image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):

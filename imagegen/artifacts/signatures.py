@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.installer_package import PackageError, open_package
 from imagegen.artifacts.lock import WHOLE_FILE, LockedIssuer, LockedSignature
+from imagegen.artifacts.signature_advice import add_to_roots, advise
 from imagegen.artifacts.signature_request import SignatureProblem, place, wrong_signer
-from imagegen.authenticode.model import FileKind, Verdict
+from imagegen.authenticode.model import FileKind, Verdict, Verification
 from imagegen.authenticode.script import COMMENTS
-from imagegen.authenticode.signer import nearest
 from imagegen.authenticode.verify import read_catalogue, verify
 from imagegen.errors import RefusedError
 
 if TYPE_CHECKING:
     from imagegen.artifacts.opened import OpenedArtifact
     from imagegen.artifacts.signature_request import SignatureRequest
-    from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust, Verification
+    from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust
 
 # What Windows runs by the name alone, and what holds a signature. The bytes tell every other program.
 _PROGRAMS: Final = frozenset({".exe", ".dll", ".sys", ".com", ".scr", ".cpl", ".ocx", ".drv", ".efi", ".msi", ".msp"})
@@ -33,15 +33,7 @@ _CATALOGUE: Final = ".cat"
 _EXTENSIONS: Final = frozenset({*_PROGRAMS, *COMMENTS, _CATALOGUE})
 _STARTS: Final = (b"MZ", bytes.fromhex("d0cf11e0a1b11ae1"))
 _LONGEST_NAME: Final = 1024
-_HINTS: Final[Mapping[Verdict, str]] = {
-    Verdict.ALTERED: "find out what changed the file after it was signed, or set {override} to another one",
-    Verdict.UNTRUSTED: "if you trust this CA, add its root to the file of artifacts.signatures.roots",
-    Verdict.REVOKED: "set {override} to a file with a newer signature",
-    Verdict.WRONG_USAGE: "sign it with a certificate for code signing",
-    Verdict.BAD_TIMESTAMP: "sign it again, with the timestamp of a public authority",
-    Verdict.EXPIRED: "sign it again with a timestamp: then the signature outlives the certificate",
-    Verdict.WEAK_DIGEST: "sign it again with SHA-256",
-}
+_ROOTS_KEY: Final = "artifacts.signatures.roots"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +43,8 @@ class CheckedSignatures:
     signed: dict[str, LockedSignature]
     not_programs: list[str]
     problems: tuple[SignatureProblem, ...]
+    chains: tuple[Sequence[Certificate], ...] = ()
+    """Those of all signatures and of their timestamps."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +93,21 @@ def _check(
     found = {one.member: _verify(request, one, trust, catalogues) for one in programs if one.names}
     inner = list(_check_contents(request, programs, found, trust, scratch)) if request.with_contents else []
     others = [*others, *(member for member, one in found.items() if _needs_none(one))]
-    judged = {member: _judge(request, member, one) for member, one in found.items() if not _needs_none(one)}
+    contents = [one for one in inner if isinstance(one, Verification)]
+    judged = {member: _judge(request, member, one, trust) for member, one in found.items() if not _needs_none(one)}
     return CheckedSignatures(
         {member: one for member, one in judged.items() if isinstance(one, LockedSignature)},
         sorted(others),
-        (*(one for one in judged.values() if isinstance(one, SignatureProblem)), *inner),
+        tuple(one for one in (*judged.values(), *inner) if isinstance(one, SignatureProblem)),
+        tuple(chain for one in (*found.values(), *contents) for chain in _chains(one)),
     )
+
+
+def _chains(found: Verification) -> Iterator[Sequence[Certificate]]:
+    for signature in found.signatures:
+        yield signature.chain
+        if signature.timestamp:
+            yield signature.timestamp.chain
 
 
 def _check_contents(
@@ -113,8 +116,8 @@ def _check_contents(
     found: Mapping[str, Verification],
     trust: Trust,
     scratch: Path,
-) -> Iterator[SignatureProblem]:
-    """The problems of the files inside MSI packages."""
+) -> Iterator[SignatureProblem | Verification]:
+    """The verdicts on the files inside MSI packages, and their problems."""
     for one in programs:
         if one.member not in found or found[one.member].kind is not FileKind.MSI:
             continue
@@ -126,8 +129,9 @@ def _check_contents(
                     if not _copy_program(packaged.chunks, frozenset({packaged.name}), copy):
                         continue
                     verification = verify(copy, packaged.name, trust)
+                    yield verification
                     inside = f"{packaged.name} in {one.member or 'the MSI'}"
-                    judged = None if _needs_none(verification) else _judge(request, inside, verification)
+                    judged = None if _needs_none(verification) else _judge(request, inside, verification, trust)
                     if isinstance(judged, SignatureProblem):
                         yield judged
             except PackageError as error:
@@ -215,17 +219,20 @@ def _needs_none(verification: Verification) -> bool:
     return verification.kind is FileKind.OTHER and _extension(verification.name) not in _PROGRAMS
 
 
-def _judge(request: SignatureRequest, member: str, verification: Verification) -> LockedSignature | SignatureProblem:
+def _judge(
+    request: SignatureRequest, member: str, verification: Verification, trust: Trust
+) -> LockedSignature | SignatureProblem:
     where, signature, verdict = place(request.artifact, member), verification.signature, verification.verdict
     if verdict not in (Verdict.VALID, Verdict.UNSIGNED):
-        hint = _HINTS[verdict].format(override=request.override)
+        add_root = add_to_roots(trust, _ROOTS_KEY)
+        hint = advise(verification, trust, add_root=add_root, other=f"set {request.override} to another file")
         return SignatureProblem(f"{where} is rejected by {request.key}: {verdict}: {verification.reason}", hint)
     signer = signature.signer if signature else None
     if signature is None or signer is None:
         message = f"{where} is not signed, but {request.key} requires {request.allowed}"
         return SignatureProblem(message, _unsigned_hint(request))
     if not _is_allowed(request, signature):
-        return wrong_signer(request, member, signer.subject, nearest(request.signers, signer, signature.chain))
+        return wrong_signer(request, member, signer, signature.chain)
     named = (*signature.chain, *([signature.timestamp_root] if signature.timestamp_root else []))
     if unreadable := next((one for one in named if not _is_readable(str(one.subject))), None):
         message = (

@@ -118,6 +118,11 @@ def _known_unsigned(artifact: ArtifactRequest) -> str:
     return str(row["what"]) if row and not row["signed"] else ""
 
 
+def find_unsigned(requests: Iterable[ArtifactRequest]) -> list[str]:
+    """The artifacts that nobody signs where they are published: no policy can accept them."""
+    return sorted({request.name for request in requests if not request.own and _known_unsigned(request)})
+
+
 def merge_requests(targets: Iterable[Mapping[str, SignatureRequest]]) -> dict[str, SignatureRequest]:
     """What must be signed for several targets, which share a lock: each file that one of them gets."""
     found: dict[str, SignatureRequest] = {}

@@ -123,7 +123,10 @@ def test_one_script_without_its_signature_fails_the_boot(image: Image, tmp_path:
 
 LOSSES = {
     ("Root", signers().root): "build: failed: step trust, resource trust/certificate:TrustedPublisher",
-    ("TrustedPublisher", signers().signer): "build: failed: ",
+    ("TrustedPublisher", signers().signer): (
+        r"build: failed: C:\ProgramData\imagegen\bundle\engine.psm1 cannot be loaded: its publisher CN=Example Inc, "
+        "O=Example Inc is not in the store TrustedPublisher"
+    ),
 }
 
 
