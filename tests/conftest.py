@@ -7,6 +7,7 @@ import datetime
 import functools
 import gc
 import hashlib
+import marshal
 import os
 import signal
 import socket
@@ -26,11 +27,13 @@ from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.documents import yaml
+from imagegen.plan import context
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
 from imagegen.rehearsal import artifacts
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.network.registries import Registries
+from imagegen.steps import evaluate
 from imagegen.steps import model as steps_model
 
 if TYPE_CHECKING:
@@ -38,9 +41,12 @@ if TYPE_CHECKING:
 
     from botocore.awsrequest import AWSResponse
 
-    from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.artifacts.request import ArtifactRequest, Override
+    from imagegen.documents.own_files import OwnFile
     from imagegen.plan.resolve import Decision
     from imagegen.rehearsal.releases import PublishedFile
+    from imagegen.steps.evaluate import EvaluatedStep
+    from imagegen.steps.model import Step
 
 # As the command line does: moto's sample images take long to load, and no test wants them.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
@@ -106,6 +112,32 @@ def _stand_in_once(published: PublishedFile) -> bytes:
 
 
 artifacts._stand_in = _stand_in_once
+_evaluate_step = context.evaluate_step
+_evaluated_steps: dict[tuple[str, bytes], EvaluatedStep] = {}
+
+
+def _evaluate_step_once(
+    step: Step, values: Mapping[str, object], overrides: Mapping[str, Override], own_files: Mapping[str, OwnFile]
+) -> EvaluatedStep:
+    """A step's result follows from the values that it may see, the overrides and the config's own files, and nobody
+    changes it: most configs of tests differ in what one step sees."""
+    if not step.folder.is_relative_to(_SHIPPED_STEPS):
+        return _evaluate_step(step, values, overrides, own_files)
+    with_types = marshal.dumps(
+        (
+            evaluate._visible(step, values),
+            [(name, one.url, one.sha256) for name, one in overrides.items()],
+            [(name, one.name, one.data) for name, one in own_files.items()],
+        ),
+        2,  # later versions write equal values in several ways
+    )
+    key = step.name, with_types
+    if key not in _evaluated_steps:
+        _evaluated_steps[key] = _evaluate_step(step, values, overrides, own_files)
+    return _evaluated_steps[key]
+
+
+context.evaluate_step = _evaluate_step_once
 
 # Open until the first test: pytest's own workers are processes.
 _guarded = {"world": False}
