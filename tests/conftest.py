@@ -112,7 +112,7 @@ def _stand_in_once(published: PublishedFile) -> bytes:
 
 
 artifacts._stand_in = _stand_in_once
-_evaluate_step = context.evaluate_step
+_evaluate_step = evaluate.evaluate_step
 _evaluated_steps: dict[tuple[str, bytes], EvaluatedStep] = {}
 
 
@@ -137,7 +137,7 @@ def _evaluate_step_once(
     return _evaluated_steps[key]
 
 
-context.evaluate_step = _evaluate_step_once
+vars(context)["evaluate_step"] = _evaluate_step_once
 
 # Open until the first test: pytest's own workers are processes.
 _guarded = {"world": False}
