@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import loading, pipeline
+from imagegen import contents, loading, pipeline
 from imagegen.artifacts.image_lookup import LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
@@ -37,7 +37,7 @@ from imagegen.steps import evaluate
 from imagegen.steps import model as steps_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from botocore.awsrequest import AWSResponse
 
@@ -98,6 +98,24 @@ def _load_step_once(folder: Path, shown_as: str) -> steps_model.Step:
 
 
 steps_model._load_step = _load_step_once
+_check_folders, _read_folder = steps_model.check_folders, contents.read_folder
+_check_shipped_folders = functools.cache(_check_folders)
+_read_shipped_folder = functools.cache(_read_folder)
+
+
+def _check_folders_once(roots: Sequence[contents.StepRoot]) -> list[contents.StepRoot]:
+    is_shipped = tuple(roots) == SHIPPED.step_roots
+    return list(_check_shipped_folders(SHIPPED.step_roots)) if is_shipped else _check_folders(roots)
+
+
+def _read_folder_once(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:
+    is_shipped = folder.is_relative_to(contents.PACKER)
+    return dict(_read_shipped_folder(folder, pattern)) if is_shipped else _read_folder(folder, pattern)
+
+
+for _module in (loading, steps_model):
+    vars(_module)["check_folders"] = _check_folders_once
+vars(pipeline)["read_folder"] = _read_folder_once
 # A document and a stand-in follow from their text and their record, and nobody changes them: tests have the same ones
 # again and again.
 yaml._parse = functools.lru_cache(maxsize=512)(yaml._parse)
