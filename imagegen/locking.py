@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import functools
 import shlex
+import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -142,11 +143,12 @@ def _look_up(
 
 
 def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console) -> Sources:
-    hosts = targets[0].hosts
+    hosts, stop = targets[0].hosts, threading.Event()
     return Sources(
         environ=run.environ,
         cache=open_cache(run, console),
-        ask=ask_over_https(run.environ, console, hosts=hosts),
+        ask=ask_over_https(run.environ, console, hosts=hosts, stop=stop),
+        stop=stop,
         console=console,
         hosts=hosts,
         private=targets[0].private_hosts(run),

@@ -19,7 +19,8 @@ from typing import Annotated, Final
 
 import pydantic
 
-from imagegen.artifacts.download import LIMIT_BYTES, LONGEST_HEADER, Fetched, Version, writing
+from imagegen.artifacts.arrival import LONGEST_HEADER, Version
+from imagegen.artifacts.download import LIMIT_BYTES, Fetched, writing
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.files import holding, read_file, remove_unless_held, replacing, scratch_folder

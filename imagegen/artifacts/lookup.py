@@ -20,9 +20,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.credentials import Address
-from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version, check_digest, writing
+from imagegen.artifacts.download import Download, Fetched, UnchangedError, check_digest, writing
 from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
 from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact
@@ -118,6 +119,8 @@ class Sources:
     """The path of the lock, for `imagegen artifacts list`."""
     signatures: SignaturePolicy | None = None
     """What must be signed."""
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+    """Is set if the user ends the run."""
     absent: set[str] = dataclasses.field(default_factory=set)
     """The digests that no server has."""
 
@@ -198,7 +201,6 @@ class _Lookup:
 
     sources: Sources
     parts: Path
-    stop: threading.Event
     trust: Trust | None = None
     """For signatures; None if nothing must be signed."""
 
@@ -239,7 +241,7 @@ class _Lookup:
             hosts=sources.hosts,
             key=request.key,
             address=sources.address(request.url),
-            stop=self.stop,
+            stop=sources.stop,
             known=known,
         )
         try:
@@ -348,11 +350,10 @@ def _run(
     groups: list[Group], work: Callable[[_Lookup, Group], _Found], sources: Sources, label: str
 ) -> list[concurrent.futures.Future[_Found]]:
     """Do the work for each group, several at once."""
-    stop = threading.Event()
     trust = sources.signatures.load_trust() if sources.signatures else None
     with sources.cache.opened() as parts:
-        lookup = _Lookup(sources, parts, stop, trust)
-        return run_all(functools.partial(work, lookup), groups, label, sources.console, stop)
+        lookup = _Lookup(sources, parts, trust)
+        return run_all(functools.partial(work, lookup), groups, label, sources.console, sources.stop)
 
 
 def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:

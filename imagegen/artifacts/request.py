@@ -65,7 +65,7 @@ class ArtifactRequest:
         return len({file.name for file in self.files}) == 1
 
     def is_at(self, url: str) -> bool:
-        """Whether its bytes were at this URL too: its own, the public one of its release, or a mirror's copy of that."""
+        """Whether this URL has the same bytes: it is its own, the public one of its release, or a mirror's of that."""
         if url == self.url:
             return True
         copied = "/" + self.published.removeprefix("https://")

@@ -11,8 +11,9 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache, UrlRecord, find_folder, size_limit
-from imagegen.artifacts.download import Fetched, Version
+from imagegen.artifacts.download import Fetched
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.files import holding
 

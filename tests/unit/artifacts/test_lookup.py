@@ -13,9 +13,10 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from imagegen.artifacts import parallel
+from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.credentials import Address, PrivateHosts
-from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version
+from imagegen.artifacts.download import Download, Fetched, UnchangedError
 from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, lock_artifacts

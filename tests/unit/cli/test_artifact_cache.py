@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache
-from imagegen.artifacts.download import Fetched, Version
+from imagegen.artifacts.download import Fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

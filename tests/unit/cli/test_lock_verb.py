@@ -11,7 +11,8 @@ import pytest
 
 import imagegen.providers.aws.provider as aws
 from imagegen import locking, pipeline
-from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version
+from imagegen.artifacts.arrival import Version
+from imagegen.artifacts.download import Download, Fetched, UnchangedError
 from imagegen.artifacts.image_lookup import Answer
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
