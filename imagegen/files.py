@@ -4,6 +4,7 @@ A user's path may lead to an endless device, a pipe without a writer, or a file 
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -102,6 +103,35 @@ def write_file(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with replacing(file) as new:
         new.write(content)
+
+
+def swap_file(file: Path, content: bytes, sha256: str | None) -> bool:
+    """Replace the content of `file`, if its bytes still have this sha256, or if it is still missing (None).
+
+    Whether it is replaced. A file that another run changed meanwhile is not touched."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _locking_briefly(file.with_name(f".{file.name}.writing")):
+        now = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+        if now != sha256:
+            return False
+        write_file(file, content)
+    return True
+
+
+@contextlib.contextmanager
+def _locking_briefly(file: Path) -> Iterator[None]:
+    """Like `locking`, but `file` is removed at the end: it is in a folder of the user."""
+    while True:
+        with file.open("ab") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # The run that held it may have removed it before this one locked it.
+            if not _is_at(handle, file):
+                continue
+            try:
+                yield
+            finally:
+                file.unlink()
+            return
 
 
 def write_tree(tree: Mapping[str, bytes], folder: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import imagegen
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
 from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.lock import Lock, lock_sha256
+from imagegen.artifacts.lock import Lock, StoredLock
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.artifacts.signature_request import SignatureRequest, TrustSources
 from imagegen.build.folders import BuildFolder
@@ -33,7 +33,7 @@ from imagegen.files import write_tree
 from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.loading import Loaded, reject_unimplemented
-from imagegen.locking import look_up, read_lock_for, verify_frozen, verify_signatures
+from imagegen.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_signatures
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     FinishedBuild,
@@ -232,13 +232,14 @@ def _cloud_side(plan: BuildPlan) -> CloudSide:
     return CloudSide(cloud.environment, secrets, cloud.traces, cloud.advice)
 
 
-def plan_image(target: PreparedTarget, lock: Lock, lock_file: Path, decision: Decision, out: Path) -> PlannedImage:
+def plan_image(target: PreparedTarget, stored: StoredLock, decision: Decision, out: Path) -> PlannedImage:
     """Everything that is known about the image before its build starts."""
+    lock = stored.lock
     return PlannedImage(
         plan=decision.plan,
         config_file=target.loaded.file.name,
         config_sha256=digest(target.loaded.config.model_dump(mode="json")),
-        lock_sha256=lock_sha256(lock_file),
+        lock_sha256=stored.sha256,
         base_request=lock.base_images[target.name].request,
         artifacts=record_artifacts(decision.plan, artifact_requests(target.steps), lock),
         folder=build_folder(decision.plan, out),
@@ -320,6 +321,17 @@ def record(
     return image.store.put(make_manifest(image, run, built, published, build))
 
 
+def check_and_lock(
+    target: PreparedTarget, lock_file: Path, *, run: RunFacts, console: Console, with_publish: bool, frozen: bool
+) -> StoredLock:
+    """Check what the cloud allows, and complete the lock. With `frozen`, it must be complete already."""
+    # Before the first request to the cloud: without the variables no build of this config can end well.
+    target.registry_credentials(run)
+    target.private_hosts(run).check()
+    reject_failed_checks(target.spec, run, console, with_publish=with_publish)
+    return (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
+
+
 def build_and_publish(
     target: PreparedTarget,
     *,
@@ -331,18 +343,20 @@ def build_and_publish(
     with_publish: bool,
     on_error: OnError | None = None,
     frozen: bool = False,
+    stored: StoredLock | None = None,
 ) -> ImageManifest:
     """Run the whole pipeline. An existing image with the same identity is not built again or published twice.
 
-    With `frozen`, the lock must be complete."""
-    # Before the first request to the cloud: without the variables no build of this config can end well.
-    target.registry_credentials(run)
-    target.private_hosts(run).check()
-    reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
+    With `frozen`, the lock must be complete. `stored` is the result of `check_and_lock`, if that ran before."""
+    if stored is None:
+        how = {"with_publish": with_publish, "frozen": frozen}
+        stored = check_and_lock(target, lock_file, run=run, console=console, **how)
+    else:
+        check_complete(target, stored.lock, lock_file)
+    lock = stored.lock
     verify_signatures(target, lock, lock_file, run=run, console=console)
     decision = decide(target, lock)
-    image = plan_image(target, lock, lock_file, decision, out)
+    image = plan_image(target, stored, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):
         write_tree(render_tree(decision), folder.tree)
@@ -370,8 +384,8 @@ def publish_built(
     target: PreparedTarget, *, lock_file: Path, out: Path, run: RunFacts, console: Console
 ) -> ImageManifest:
     """Publish an image that an earlier run built. It is found by its tags in the cloud."""
-    lock = read_lock_for(target, lock_file)
-    image = plan_image(target, lock, lock_file, decide(target, lock), out)
+    stored = read_stored_lock_for(target, lock_file)
+    image = plan_image(target, stored, decide(target, stored.lock), out)
     with errors_of(target.spec):
         built = find_built(image.plan, run, console)
     if built is None:

@@ -198,8 +198,24 @@ class Lock(Strict):
     """The container images, by their whole names."""
 
 
+@dataclasses.dataclass(frozen=True)
+class StoredLock:
+    """A lock as it was read from a file, or written to it."""
+
+    file: Path
+    lock: Lock
+    sha256: str
+    """Of its bytes. Not of its content: another version of imagegen may write it otherwise."""
+
+
 def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock | None:
     """The lock at this path; None if there is no file. `forms` are those of the targets whose base images are used."""
+    stored = read_stored_lock(path, forms)
+    return stored.lock if stored else None
+
+
+def read_stored_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> StoredLock | None:
+    """The same, with the digest of the bytes that were read."""
     try:
         text = read_file(path, limit=_LIMIT_LOCK_BYTES)
     except FileNotFoundError:
@@ -214,7 +230,7 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
             for place, message in lock.base_images[target].mismatches(form)
         ]
         if not problems:
-            return lock
+            return StoredLock(path, lock, hashlib.sha256(text).hexdigest())
     except pydantic.ValidationError as error:
         problems = [_problem(path, item) for item in error.errors(include_url=False)[:_SHOWN_PROBLEMS]]
         if error.error_count() > _SHOWN_PROBLEMS:

@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("render", "resources"),
     },
     "mirror": {
-        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources", "signals"),
+        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources"),
     },
     "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
