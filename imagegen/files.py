@@ -125,7 +125,7 @@ def _locking_briefly(file: Path) -> Iterator[None]:
         with file.open("ab") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             # The run that held it may have removed it before this one locked it.
-            if not _is_at(handle, file):
+            if not is_at(handle, file):
                 continue
             try:
                 yield
@@ -228,12 +228,23 @@ def locking(file: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def locking_folder(folder: Path) -> Iterator[None]:
+    """The same with a folder, in which no file is made for it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
 def holding(handle: IO[bytes], file: Path) -> Iterator[bool]:
     """Keep `file` from `remove_unless_held` while the block runs. False if it is another file now, or none."""
     fcntl.flock(handle, fcntl.LOCK_SH)
     try:
         # It may have been removed or replaced before it was locked.
-        yield _is_at(handle, file)
+        yield is_at(handle, file)
     finally:
         fcntl.flock(handle, fcntl.LOCK_UN)
 
@@ -243,7 +254,7 @@ def remove_unless_held(file: Path) -> bool:
     try:
         with file.open("rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(handle, file):
+            if is_at(handle, file):
                 file.unlink()
     except FileNotFoundError:
         return True
@@ -252,7 +263,8 @@ def remove_unless_held(file: Path) -> bool:
     return True
 
 
-def _is_at(handle: IO[bytes], file: Path) -> bool:
+def is_at(handle: IO[bytes], file: Path) -> bool:
+    """Whether the opened file still has this name."""
     status = os.fstat(handle.fileno())
     try:
         found = file.lstat()

@@ -325,9 +325,9 @@ from imagegen.artifacts.lookup import Sources, lock_artifacts
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.console import Console
-url, ca, folder = sys.argv[1:]
+url, ca, folder, limit = sys.argv[1:]
 environ, console = {"SSL_CERT_FILE": ca}, Console(sys.stderr, plain=True)
-cache = Cache(Path(folder), 2**30, console.warn)
+cache = Cache(Path(folder), int(limit), console.warn)
 sources = Sources(environ=environ, cache=cache, ask=ask_over_https(environ, console), console=console)
 names = [f"tool-{number}" for number in range(8)]
 requests = {name: ArtifactRequest(name, f"{url}/{name}", None, "file", "", f"{url}/{name}") for name in names}
@@ -336,8 +336,8 @@ print(*sorted({artifact.sha256 for artifact in lock_artifacts(requests, None, so
 
 
 @contextlib.contextmanager
-def locking(server: Server, cache: Cache) -> Iterator[subprocess.Popen[str]]:
-    argv = [sys.executable, "-c", PROCESS, server.url, server.ca, str(cache.folder)]
+def locking(server: Server, cache: Cache, limit: int = 2**30) -> Iterator[subprocess.Popen[str]]:
+    argv = [sys.executable, "-c", PROCESS, server.url, server.ca, str(cache.folder), str(limit)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603 - ourselves
     try:
         yield process
@@ -346,13 +346,16 @@ def locking(server: Server, cache: Cache) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_two_locks_use_one_cache_at_the_same_time(server: Server, cache: Cache) -> None:
+@pytest.mark.parametrize("limit", [2**30, 0])
+def test_two_locks_use_one_cache_at_the_same_time(server: Server, cache: Cache, limit: int) -> None:
+    """With a limit of nothing, each removes at once what neither of them holds."""
     server.forever = Answer(body=DATA, headers=TAG)
-    with locking(server, cache) as one, locking(server, cache) as two:
+    with locking(server, cache, limit) as one, locking(server, cache, limit) as two:
         ended = [process.communicate(timeout=60) for process in (one, two)]
     assert [out for out, _ in ended] == [f"{SHA256}\n"] * 2, ended
-    assert [one.sha256 for one in cache.files()] == [SHA256]
-    assert cache.verify([SHA256]) == {SHA256}
+    left = [SHA256] if limit else []
+    assert [one.sha256 for one in cache.files()] == left
+    assert cache.verify([SHA256]) == {*left}
 
 
 def test_a_killed_lock_leaves_nothing_that_counts(server: Server, cache: Cache) -> None:

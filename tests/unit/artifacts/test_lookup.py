@@ -409,7 +409,7 @@ def test_a_damaged_file_is_downloaded_again_and_named(world: World) -> None:
     file.write_bytes(b"bytes of b")
     assert world.lock(asks("a", A))["a"] == NEW_A
     assert world.downloaded == [A, A]
-    assert world.warnings == [f"{file} has other bytes than its name says: it is removed and downloaded again"]
+    assert world.warnings == [f"{file} has other bytes than its name says: it is removed"]
 
 
 def test_only_the_named_entries_are_looked_up_again(world: World) -> None:
