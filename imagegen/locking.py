@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
-from imagegen.artifacts.drift import Change, compare_locks
+from imagegen.artifacts.drift import Change, compare_locks, moved_redirects
 from imagegen.artifacts.lock import Lock, StoredLock, lock_bytes, read_stored_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
 from imagegen.artifacts.lookup import verify_signatures as verify_locked
@@ -112,7 +112,10 @@ def find_drift(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, 
     """Look up everything again, and return in what the lock differs. Writes nothing but the cache."""
     stored = _read(targets, file)
     old = stored.lock if stored else None
-    return compare_locks(old, _look_up(targets, old, file, _CHECK, run, console))
+    now = _look_up(targets, old, file, _CHECK, run, console)
+    for line in moved_redirects(old, now):
+        console.say(f"note: {line}")
+    return compare_locks(old, now)
 
 
 def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> StoredLock:

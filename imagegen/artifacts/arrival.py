@@ -72,6 +72,7 @@ class Part:
     total: int | None = None
     version: Version = Version()
     """Without its validator, a download starts again instead of resuming."""
+    redirected_to: str = ""
 
     def restart(self) -> None:
         self.file.seek(0)

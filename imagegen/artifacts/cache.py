@@ -44,6 +44,7 @@ class UrlRecord(Strict):
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
     etag: Header = ""
     last_modified: Header = ""
+    redirected_to: Annotated[str, pydantic.Field(max_length=4096)] = ""
     lock: Annotated[str, pydantic.Field(max_length=4096)] = ""
     """The lock for which it was downloaded."""
 
@@ -174,8 +175,9 @@ class Cache:
 
     def record(self, url: str, fetched: Fetched, lock: str = "") -> None:
         """Store what the URL had, and for which lock it was downloaded."""
+        facts = {"url": shown_url(url), "sha256": fetched.sha256, "size": fetched.size, "lock": lock}
         version = dataclasses.asdict(fetched.version)
-        record = UrlRecord(url=shown_url(url), sha256=fetched.sha256, size=fetched.size, **version, lock=lock)
+        record = UrlRecord.model_validate({**facts, **version, "redirected_to": fetched.redirected_to[:4096]})
         with writing(self.folder), replacing(self._record_file(url), mode=0o600) as file:
             file.write(record.model_dump_json().encode())
 

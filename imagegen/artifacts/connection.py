@@ -34,7 +34,7 @@ REDIRECTS = 10
 PROBE_S = 10.0
 _PROBE_STEP_S = 5.0
 
-_LIMIT = "imagegen_limit"
+_LIMIT, _REDIRECTED = "imagegen_limit", "imagegen_redirected"
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -135,6 +135,7 @@ def get(
         secret = {"Authorization": authorization} if authorization and host_of(current) == host_of(url) else {}
         with client, _begun(client, current, {**headers, **secret}, within_s, stop) as response:
             if not response.has_redirect_location:
+                response.extensions[_REDIRECTED] = "" if current == url else _shown_redirect(response, url)
                 yield response
                 return
             try:
@@ -198,6 +199,16 @@ def chunks(response: httpx.Response, silence_s: float | None = None) -> Iterator
             if silence_s is not None:
                 limit.suspend()
             yield chunk
+
+
+def redirected_to(response: httpx.Response) -> str:
+    """Where the response is from, without the query; empty if the request was not redirected."""
+    return str(response.extensions[_REDIRECTED])
+
+
+def _shown_redirect(response: httpx.Response, url: str) -> str:
+    place = shown_url(str(response.url))
+    return "" if place == shown_url(url) else place
 
 
 def _parse_url(url: str) -> httpx.URL | None:

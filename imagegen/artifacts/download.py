@@ -53,6 +53,8 @@ class Fetched:
     sha256: str
     size: int
     version: Version = dataclasses.field(default_factory=Version)
+    redirected_to: str = ""
+    """Where the bytes are from, without the query, if the URL redirects."""
 
 
 def fetch(
@@ -108,7 +110,11 @@ def check_digest(url: str, sha256: str, expected: str | None) -> None:
 
 
 class UnchangedError(Exception):
-    """The server still has the known version."""
+    """The server still has the known version. `redirected_to` is as in `Fetched`."""
+
+    def __init__(self, redirected_to: str = "") -> None:
+        super().__init__()
+        self.redirected_to = redirected_to
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,7 +176,7 @@ class Download:
                 self.console.say(f"{self.label}: {reason}; retrying in {wait:g} s")
                 (self.pause or self.stop.wait)(wait)
             else:
-                return Fetched(part.digest.hexdigest(), part.size, part.version)
+                return Fetched(part.digest.hexdigest(), part.size, part.version, part.redirected_to)
 
     def _attempt(self, part: Part, trust: ssl.SSLContext, deadline: float) -> None:
         # Identity here and raw bytes below: bytes that a library decompressed would have another digest.
@@ -205,7 +211,7 @@ class Download:
 
     def _accept(self, response: httpx.Response, part: Part) -> None:
         """Decide by the headers whether the body starts or continues the file."""
-        status = response.status_code
+        status, redirected_to = response.status_code, connection.redirected_to(response)
         if status in _TEMPORARY_STATUSES:
             reason = f"the server responded with status {status}"
             if status == 416:
@@ -213,7 +219,7 @@ class Download:
                 raise MisbehavedError(reason)
             raise RetryError(reason, _retry_after(response))
         if status == 304 and self.known.condition:
-            raise UnchangedError
+            raise UnchangedError(redirected_to)
         if status == 206:
             part.accept_range(response)
         elif status == 200:
@@ -227,6 +233,8 @@ class Download:
             )
             error.status = status
             raise error
+        # The path of a private file may be a secret too.
+        part.redirected_to = "" if self.address else redirected_to
         self._reject_compressed(response)
         if part.total is not None and part.total > self.most_bytes:
             raise self._too_large()

@@ -90,6 +90,7 @@ Subject = Annotated[
 ]
 Time = Annotated[str, _check(_is_time, "is not a valid time, such as 2026-01-31T12:00:00Z")]
 WithoutQuery = Annotated[Address, _check(lambda url: not {"?", "#"} & set(url), "must have no query")]
+_WITHOUT_QUERY: Final = pydantic.TypeAdapter[str](WithoutQuery)
 SignedBy = Literal["own", "nested", "catalogue"]
 """The signature that counts: the file's own, one nested in it because its first has a weak digest, or a catalogue's."""
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -123,6 +124,8 @@ class LockedArtifact(Strict):
     images of a tarball."""
 
     url: Address
+    redirected_to: WithoutQuery | None = None
+    """Where the bytes came from, if the URL redirects. For people: nothing is downloaded from there."""
     sha256: Sha256
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
     members: Members | None = None
@@ -150,6 +153,14 @@ class LockedArtifact(Strict):
             and (request.may_be_plain if self.members is None else request.may_be_archive)
             and (self.images is not None) == (request.form == "image")
         )
+
+
+def recorded_redirect(url: str) -> str | None:
+    """A redirect as a lock has it; None for one that no lock can have: a server chose it."""
+    try:
+        return _WITHOUT_QUERY.validate_python(url)
+    except pydantic.ValidationError:
+        return None
 
 
 @dataclasses.dataclass(frozen=True)

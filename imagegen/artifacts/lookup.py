@@ -26,7 +26,7 @@ from imagegen.artifacts.credentials import Address
 from imagegen.artifacts.download import Download, Fetched, UnchangedError, check_digest, writing
 from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
-from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact
+from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact, recorded_redirect
 from imagegen.artifacts.opened import OpenedArtifact, open_artifacts
 from imagegen.artifacts.parallel import errors_in, results_of, run_all
 from imagegen.artifacts.published import confirm
@@ -218,15 +218,17 @@ class _Lookup:
         cache, record = self.sources.cache, self.sources.cache.find(request.url)
         wanted = sha256 or (record.sha256 if record else None)
         file = held.enter_context(cache.use(wanted)) if wanted else None
-        version = record.version if record and record.sha256 == wanted else Version()
+        record = record if record and record.sha256 == wanted else None
+        version, redirected_to = (record.version, record.redirected_to) if record else (Version(), "")
         knows_time = bool(version.last_modified or request.released or request.sha256)
         if file and wanted and sha256 and (knows_time or not self.sources.needs_time):
-            return _Obtained(file, Fetched(wanted, file.stat().st_size, version), "from the cache")
+            return _Obtained(file, Fetched(wanted, file.stat().st_size, version, redirected_to), "from the cache")
         try:
             fetched, part = self._download(request, version if file else Version())
-        except UnchangedError:
+        except UnchangedError as same:
             if file and wanted:
-                return _Obtained(file, Fetched(wanted, file.stat().st_size, version), "unchanged on the server")
+                fetched = Fetched(wanted, file.stat().st_size, version, same.redirected_to)
+                return _Obtained(file, fetched, "unchanged on the server")
             raise
         cache.record(request.url, fetched, self.sources.lock)
         return _Obtained(held.enter_context(cache.add(part, fetched.sha256)), fetched, "downloaded")
@@ -268,6 +270,7 @@ class _Lookup:
                 size=found.fetched.size,
                 members=opened[request.name].members,
                 images=images if request.form == "image" else None,
+                redirected_to=recorded_redirect(found.fetched.redirected_to),
                 confirmed=confirmed or None,
                 published=_time_of(found.fetched.version, request.released),
             )

@@ -23,6 +23,7 @@ import pytest
 
 from imagegen.artifacts import arrival, connection, download, registry
 from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.credentials import Address
 from imagegen.artifacts.lock import LockedArtifact
 from imagegen.artifacts.lookup import Sources, lock_artifacts
 from imagegen.artifacts.registry import ask_over_https
@@ -243,6 +244,36 @@ def test_a_question_to_a_registry_ends_at_once_when_the_run_ends(
         ask(f"{server.url}/v2/", {}, "")
     timer.join()
     assert time.monotonic() - began < BOUND_S / 2
+
+
+@pytest.mark.parametrize(
+    ("location", "path", "recorded"),
+    [
+        ("/moved/tool.exe?sig=secret#f", "/moved/tool.exe?sig=secret", "PLACE/moved/tool.exe"),
+        ("/a b/t\u00f6\u00f6l.exe", "/a%20b/t%C3%B6%C3%B6l.exe", "PLACE/a%20b/t%C3%B6%C3%B6l.exe"),
+        ("/tool.exe?again", "/tool.exe?again", None),
+        (f"/{'x' * 3000}", f"/{'x' * 3000}", None),
+    ],
+    ids=["a query", "other characters", "the same path", "too long"],
+)
+def test_a_lock_says_where_a_url_redirects(
+    server: Server, cache: Cache, location: str, path: str, recorded: str | None
+) -> None:
+    """Without what may be a secret. Nothing downloads from there, and the cache has it for the next lock."""
+    server.answers = [moved(location), Answer(body=DATA, headers=TAG)]
+    expected = recorded and recorded.replace("PLACE", server.url)
+    first = lock(server, cache)
+    assert (first.url, first.redirected_to, first.sha256) == (f"{server.url}/tool.exe", expected, SHA256)
+    assert [asked for asked, _ in server.asked] == ["/tool.exe", path]
+    assert "secret" not in "".join(file.read_text() for file in (cache.folder / "urls").iterdir())
+    server.answers = [moved("/elsewhere"), Answer(304)]
+    assert lock(server, cache).redirected_to == f"{server.url}/elsewhere"
+    assert lock(server, cache, sha256=SHA256).redirected_to == expected, "from the cache"
+
+
+def test_the_redirect_of_a_private_file_is_not_recorded(server: Server, tmp_path: Path) -> None:
+    server.answers = [moved("/secret/tool.exe"), Answer(body=DATA)]
+    assert server.fetch(tmp_path / "x", address=lambda: Address(f"{server.url}/tool.exe")).redirected_to == ""
 
 
 @pytest.mark.parametrize("sha256", ["cd" * 32, None])

@@ -50,6 +50,7 @@ class Web:
         self.modified = "Sat, 31 Oct 2020 12:00:00 GMT"
         self.day = "2026.11.11"
         self.digests: dict[str, str] = {}
+        self.redirects: dict[str, str] = {}
         self.asked: list[str] = []
         self.downloaded: list[str] = []
 
@@ -58,10 +59,10 @@ class Web:
         data = self.files[download.url]
         version = Version(f'"{sha256(data)}"', self.modified)
         if download.known == version:
-            raise UnchangedError
+            raise UnchangedError(self.redirects.get(download.url, ""))
         self.downloaded.append(download.url)
         file.write(data)
-        return Fetched(sha256(data), len(data), version)
+        return Fetched(sha256(data), len(data), version, self.redirects.get(download.url, ""))
 
     def ask(self, url: str, *_: object) -> Answer:
         self.asked.append(url)
@@ -191,6 +192,17 @@ def test_check_says_what_drifted_and_writes_nothing(web: Web, lock: LockCommand,
     code, out, _ = lock("--check", "--format", "json")
     assert code == 4
     assert [change["name"] for change in json.loads(out)] == ["base image for aws", "kubelet"]
+
+
+def test_check_notes_a_redirect_to_another_host(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    web.redirects[KUBELET] = "https://cdn.example/kubelet.exe"
+    lock()
+    assert stored(tmp_path)["artifacts"]["kubelet"]["redirected_to"] == "https://cdn.example/kubelet.exe"
+    assert "note:" not in lock("--check")[2]
+    web.redirects[KUBELET] = "https://other.example/kubelet.exe"
+    code, out, err = lock("--check")
+    assert (code, out) == (0, "")
+    assert f"note: kubelet: {KUBELET} redirects to other.example now, no longer to cdn.example\n" in err
 
 
 def test_check_without_a_lock_lists_everything(web: Web, lock: LockCommand, tmp_path: Path) -> None:
