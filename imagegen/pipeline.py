@@ -15,6 +15,7 @@ from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.lock import Lock, StoredLock
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
@@ -26,7 +27,6 @@ from imagegen.build.toolchain import Toolchain
 from imagegen.build.tools import find_tools
 from imagegen.canonical import digest
 from imagegen.console import Console
-from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
 from imagegen.errors import BuildError, PublishError, errors_of
 from imagegen.files import write_tree
@@ -47,17 +47,17 @@ from imagegen.manifest.record import (
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.download_policy import download_credentials, host_policy
-from imagegen.plan.model import BuildPlan, PlannedSignature
+from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, resolve
 from imagegen.plan.signatures import signature_requests, trust_sources
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
-from imagegen.providers.registry import provider_folder
 from imagegen.providers.storage import Sign, storages
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
-from imagegen.signing.listing import Sources
+from imagegen.signing.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
+from imagegen.signing.shipped import read_shipped
 from imagegen.steps.evaluate import EvaluatedStep
 
 
@@ -82,6 +82,12 @@ class PreparedTarget:
     def signatures(self) -> Mapping[str, SignatureRequest]:
         """What must be signed in its artifacts, by their names."""
         return signature_requests(self.spec.config, self.steps)
+
+    @functools.cached_property
+    def own_files(self) -> tuple[OwnFiles, ...]:
+        """The operator's own files whose signatures are judged."""
+        _, *own = self.loaded.contents.step_roots
+        return find_own_files(self.spec, self.steps, [root.folder for root in own])
 
     @property
     def trust_sources(self) -> TrustSources:
@@ -143,48 +149,22 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
 
 
-@dataclasses.dataclass(frozen=True)
-class Shipped:
-    """What imagegen brings for a target: the engine's files, the scripts by their paths, and the tree's templates."""
-
-    guest: Mapping[str, bytes]
-    scripts: Mapping[str, bytes]
-    helpers: Mapping[str, bytes]
-    """Scripts that no image has seen."""
-    templates: Mapping[str, str]
-
-    def to_sign(self, cloud: Provider) -> Sources:
-        """The scripts of which an operator can sign copies."""
-        return Sources(self.guest, {**self.scripts, **self.helpers}, cloud.boot_files)
-
-
-def read_shipped(target: PreparedTarget) -> Shipped:
-    """Read what the packages of imagegen and of the provider have for a target."""
-    packer, cloud = target.loaded.contents.packer, target.spec.provider
-    shipped, guest = packer / cloud, read_folder(packer / "guest")
-    # The templates and scripts of a provider may be inside its own package.
-    own = shipped if shipped.is_dir() else provider_folder(cloud) / "packer"
-    scripts, sources = (
-        {f"{cloud}/{path}": data for path, data in read_folder(own, pattern).items()} for pattern in ("*.ps1", "*.j2")
-    )
-    scripts["start.ps1"] = guest.pop("start.ps1")
-    helpers = {name: guest.pop(name) for name in ("logs.ps1",)}
-    templates = {path: text.decode() for path, text in {**read_folder(packer, "*.j2"), **sources}.items()}
-    return Shipped(guest, scripts, helpers, templates)
-
-
-def decide(target: PreparedTarget, lock: Lock) -> Decision:
-    """The plan, and the contents of the files that it names."""
-    shipped, spec, steps = read_shipped(target), target.spec, target.steps
-    signatures: Mapping[str, PlannedSignature] = {}
+def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:
+    """The plan, and the contents of the files that it names. `crls` has the CRLs that were downloaded for this run."""
+    spec, steps = target.spec, target.steps
+    shipped = read_shipped(target.loaded.contents.packer, spec.provider)
+    signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec))
     if spec.facts.all_signed:
         # The libraries that read signatures are slow to import.
         from imagegen.signing.own import sign_scripts
+        from imagegen.signing.publishers import LockedDownloads
 
+        advice = sign_advice(target.loaded.file, target.name)
+        downloads = LockedDownloads(target.signatures, lock.artifacts)
         signed = sign_scripts(
-            spec, target.loaded.steps, shipped.to_sign(target.cloud), sign_advice(target.loaded.file, target.name)
+            spec, target.loaded.steps, shipped.to_sign(target.cloud.boot_files), advice, downloads, crls or CrlUse()
         )
-        spec, steps, signatures = signed.spec, signed.steps, signed.signatures
+        spec, steps, signatures = signed.spec, signed.steps, {**signatures, **signed.signatures}
         shipped = dataclasses.replace(
             shipped,
             guest=signed.take(shipped.guest),
@@ -322,14 +302,23 @@ def record(
 
 
 def check_and_lock(
-    target: PreparedTarget, lock_file: Path, *, run: RunFacts, console: Console, with_publish: bool, frozen: bool
+    target: PreparedTarget,
+    lock_file: Path,
+    *,
+    run: RunFacts,
+    console: Console,
+    with_publish: bool,
+    frozen: bool,
+    crls: CrlUse,
 ) -> StoredLock:
     """Check what the cloud allows, and complete the lock. With `frozen`, it must be complete already."""
     # Before the first request to the cloud: without the variables no build of this config can end well.
     target.registry_credentials(run)
     target.private_hosts(run).check()
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    return (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
+    if frozen:
+        return verify_frozen([target], lock_file, run=run, console=console)
+    return look_up([target], lock_file, run=run, console=console, crls=crls)
 
 
 def build_and_publish(
@@ -344,18 +333,21 @@ def build_and_publish(
     on_error: OnError | None = None,
     frozen: bool = False,
     stored: StoredLock | None = None,
+    crls: CrlUse | None = None,
 ) -> ImageManifest:
     """Run the whole pipeline. An existing image with the same identity is not built again or published twice.
 
     With `frozen`, the lock must be complete. `stored` is the result of `check_and_lock`, if that ran before."""
+    crls = crls or CrlUse()
     if stored is None:
         how = {"with_publish": with_publish, "frozen": frozen}
-        stored = check_and_lock(target, lock_file, run=run, console=console, **how)
+        stored = check_and_lock(target, lock_file, run=run, console=console, crls=crls, **how)
     else:
         check_complete(target, stored.lock, lock_file)
     lock = stored.lock
-    verify_signatures(target, lock, lock_file, run=run, console=console)
-    decision = decide(target, lock)
+    verify_signatures(target, lock, lock_file, run=run, console=console, crls=crls)
+    decision = decide(target, lock, crls)
+    crls.warn_of_unused(console.warn)
     image = plan_image(target, stored, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):

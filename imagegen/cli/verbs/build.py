@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from imagegen import loading, pipeline
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.lock import StoredLock
 from imagegen.build.packer import OnError
 from imagegen.cli import arguments, options
@@ -122,6 +123,7 @@ class _Builds:
     frozen: bool
     locks: list[StoredLock] = dataclasses.field(default_factory=list)
     """After each of several targets that can be built."""
+    crls: CrlUse = dataclasses.field(default_factory=CrlUse)
 
     def prepare(self, target: PreparedTarget) -> None:
         """Before the first of several builds, so that all of them record the same lock."""
@@ -133,6 +135,7 @@ class _Builds:
                 console=self.console,
                 with_publish=self.with_publish,
                 frozen=self.frozen,
+                crls=self.crls,
             )
         )
 
@@ -149,4 +152,5 @@ class _Builds:
             frozen=self.frozen,
             # The last one has the entries of all targets.
             stored=self.locks[-1] if self.locks else None,
+            crls=self.crls,
         )
