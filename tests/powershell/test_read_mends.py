@@ -31,7 +31,7 @@ NOT_GENERALISED = "(Get-ImageState) -ne $script:Generalised"
 NO_SETUP_LOG = '[System.Console]::Out.WriteLine("the setup logs cannot be read: '
 LOGON_IS_ON = "-notin '', '0') { throw 'AutoAdminLogon is on' }"
 LOGON_IS_COMPLETE = "[string](Get-RegistryData -Key $logon -Name 'DefaultPassword') -ne ''"
-MAY_ASK = "-not $asked -and $from -contains $status"
+MAY_ASK = "-not $asked -and $from -contains $status -and ($up -or $service.CanStop)"
 FROM_STATES = "$from = if ($up) { 'Stopped', 'Paused' } else { 'Running', 'Paused' }"
 DIED = "if ($up -and $asked -and $status -eq 'Stopped') { throw"
 AWAIT_STOPPED = "if ([string]$service.Status -eq 'StopPending') { $service.WaitForStatus('Stopped', $limit) }"
@@ -166,6 +166,7 @@ MENDS = (
         (
             ("else { 'Running', 'Paused' }", "else { 'Running', 'StartPending' }"),
             (f"if ({MAY_ASK})", "if ($from -contains $status)"),
+            (" -and ($up -or $service.CanStop)) {", ") {"),
             ("            $asked = $true\n", ""),
             (DIED, "if ($up -and $status -eq 'Stopped') { throw"),
         ),
