@@ -14,7 +14,7 @@ REALITY = REPOSITORY / "docs" / "reality.md"
 TRUST = REPOSITORY / "docs" / "trust.md"
 FAULTS = [
     *(f"F{number}" for number in range(1, 45)),
-    *(f"P{number}" for number in range(1, 14)),
+    *(f"P{number}" for number in range(1, 19)),
     *(f"R{number}" for number in range(1, 5)),
     *("N7", "N8", "N11", "B8"),
 ]

@@ -13,7 +13,7 @@ from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.authenticode.model import TrustedRoot
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.catalog.facts import table
-from imagegen.rehearsal.machine.certificates import DISALLOWED, ROOT, Certificate
+from imagegen.rehearsal.machine.certificates import DISALLOWED, ROOT, TRUSTED_PUBLISHER, Certificate
 from imagegen.rehearsal.machine.signatures import show_signature
 from tests.authenticode.pki import LATER, NOW, make_ca, make_root, make_signer, pki
 from tests.authenticode.signing import Options, sign_pe, sign_script
@@ -197,6 +197,26 @@ def test_a_file_that_windows_does_not_accept_is_not_put_into_its_place(
     assert refusal.says in outcome.output
     assert not signing.machine.files.exists(path)
     assert not signing.machine.files.exists(path + ".new")
+
+
+def test_each_run_checks_the_scripts_before_their_publisher_is_trusted(signing: Bench) -> None:
+    signer = pki().signer
+    altered = sign("tool.ps1").replace(b"Write-Output 1", b"Write-Output 2")
+    signing.text("tool.ps1", altered)
+    signing.signatures[sha(altered)] = planned(signer)
+    certificate = {
+        "store": TRUSTED_PUBLISHER.rpartition("\\")[2],
+        "source": signing.text("publisher.cer", signer.der),
+        "subject": str(signer.read.subject),
+        "thumbprint": signer.read.sha1,
+        "sha256": sha(signer.der),
+    }
+    signing.bundle({"phase-1": [("certificate", certificate)]})
+    for _ in range(2):
+        outcome = signing.run("phase-1")
+        assert outcome.exit_code == 4
+        assert "tool.ps1 was changed after" in outcome.output
+        assert signing.machine.certificates.find(signer.read.sha1, TRUSTED_PUBLISHER) is None
 
 
 @pytest.mark.parametrize(
