@@ -19,6 +19,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from imagegen import contents, loading, pipeline
@@ -54,6 +55,12 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 # moto reads a developer's profile while it is imported; no test wants it.
 for _variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
     os.environ.pop(_variable, None)
+
+# How fast examples are made says more about the machine than about a test.
+hypothesis.settings.register_profile(
+    "any-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any-machine")
 
 # A script's `&` starts programs that ignore Ctrl-C, and tests interrupt themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -43,8 +43,10 @@ CHECK_SCRIPT = (
     "-Name $script.Name -Digest $script.Value -Context $Context"
 )
 CHECK_OWN_SCRIPT = "Assert-Signature -Path $file -Name $Resource.source -Digest $Resource.sha256 -Context $Context"
-NOT_PUBLISHER = "if ($Resource.store -cne 'TrustedPublisher') { return }"
-OTHER_SIGNER = "if ($null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) { continue }"
+OTHERS = (
+    "if ($Resource.store -cne 'TrustedPublisher' -or $null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) "
+    "{ continue }"
+)
 FOR_SCRIPTS = "foreach ($script in $Context.Files.PSObject.Properties) {"
 COPY = "[System.IO.File]::Copy($From, $new, $true)"
 WANTED = "$wanted = $Context.Signatures[$Digest]"
@@ -98,14 +100,16 @@ CHECKS = (
         "the-scripts-of-a-publisher-are-checked-when-it-is-set",
         CERTIFICATE,
         (
-            in_order("$store = Open-CertificateStore", NOT_PUBLISHER, FOR_SCRIPTS),
-            in_order("$wanted = $Context.Signatures[$script.Value]", OTHER_SIGNER, CHECK_SCRIPT),
+            # Otherwise a run after this one finds the certificate, and checks nothing.
+            in_order(FOR_SCRIPTS, "$store = Open-CertificateStore"),
+            in_order("$wanted = $Context.Signatures[$script.Value]", OTHERS, CHECK_SCRIPT),
         ),
         (
             (f"            {CHECK_SCRIPT}\n", ""),
             ("-Digest $script.Value", "-Digest $Resource.sha256"),
-            (NOT_PUBLISHER, "if ($Resource.store -cne 'Root') { return }"),
-            (OTHER_SIGNER, OTHER_SIGNER.replace("-cne", "-ceq")),
+            (OTHERS, OTHERS.replace("'TrustedPublisher'", "'Root'")),
+            (OTHERS, OTHERS.replace("thumbprint -cne", "thumbprint -ceq")),
+            (f"        {FOR_SCRIPTS}", f"        $store = Open-CertificateStore -Store 'Root'\n        {FOR_SCRIPTS}"),
         ),
     ),
     Mend(
