@@ -28,12 +28,14 @@ from imagegen.lines import counted
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
 from imagegen.plan.signatures import find_unchecked, find_unsigned, merge_requests, unsigned_downloads
+from imagegen.signing.config_files import check_own_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.artifacts.signature_request import TrustSources
     from imagegen.authenticode.model import Trust
     from imagegen.console import Console
     from imagegen.pipeline import PreparedTarget
@@ -165,6 +167,8 @@ def _look_up(
     crls: CrlUse | None = None,
 ) -> Lock:
     images_asked = {name: request for target in targets for name, request in target.images.items()}
+    crls = crls or CrlUse()
+    _check_own_files(targets, run, console, crls)
     # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
     asking = targets if find_unlocked_images(images_asked, old, refresh) else ()
     credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
@@ -180,9 +184,7 @@ def _look_up(
     return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
 
 
-def _sources(
-    targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse | None
-) -> Sources:
+def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse) -> Sources:
     hosts = targets[0].hosts
     return Sources(
         environ=run.environ,
@@ -194,7 +196,7 @@ def _sources(
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),
         upgrade=f"{lock_command(targets[0].loaded.file, file)} --upgrade",
-        signatures=_signature_policy(targets, run, console, crls or CrlUse()),
+        signatures=_signature_policy(targets, run, console, crls),
     )
 
 
@@ -206,16 +208,24 @@ def _signature_policy(
     if not requests:
         return None
     sources = with_roots_of(run.environ, targets[0].trust_sources, console.warn)
-    now = datetime.datetime.fromisoformat(run.started)
-
-    def load() -> Trust:
-        # What reads certificates takes long to import, and few configs need it.
-        from imagegen.artifacts.signature_trust import download_crl, make_trust
-
-        download = functools.partial(download_crl, environ=run.environ, hosts=targets[0].hosts, console=console)
-        return make_trust(sources, now, download, crls)
-
+    load = functools.partial(_load_trust, sources, targets[0], run, console, crls)
     return SignaturePolicy(requests, sources.root_thumbprints, load, crls)
+
+
+def _load_trust(sources: TrustSources, target: PreparedTarget, run: RunFacts, console: Console, crls: CrlUse) -> Trust:
+    # What reads certificates takes long to import, and few configs need it.
+    from imagegen.artifacts.signature_trust import download_crl, make_trust
+
+    download = functools.partial(download_crl, environ=run.environ, hosts=target.hosts, console=console)
+    return make_trust(sources, datetime.datetime.fromisoformat(run.started), download, crls)
+
+
+def _check_own_files(targets: Sequence[PreparedTarget], run: RunFacts, console: Console, crls: CrlUse) -> None:
+    """Verify the operator's own files that must be signed. No stand-in takes their place in a rehearsal, so the roots
+    are always those of the config."""
+    found = [one for target in targets for one in target.own_files]
+    load = functools.partial(_load_trust, targets[0].trust_sources, targets[0], run, console, crls)
+    check_own_files(found, load, crls)
 
 
 def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, console: Console) -> None:
@@ -231,6 +241,8 @@ def verify_signatures(
 ) -> None:
     """Verify what must be signed in the bytes that the lock pins: a lock is not trusted, and time goes on. `crls`
     learns the CRLs and what they are about."""
+    crls = crls or CrlUse()
+    _check_own_files([target], run, console, crls)
     if not target.signatures:
         return
     wanted = {name: request for name, request in _requests([target]).items() if name in target.signatures}

@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import functools
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import imagegen
@@ -48,7 +48,7 @@ from imagegen.manifest.record import (
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.download_policy import download_credentials, host_policy
-from imagegen.plan.model import BuildPlan, PlannedSignature
+from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, resolve
 from imagegen.plan.signatures import signature_requests, trust_sources
@@ -58,6 +58,7 @@ from imagegen.providers.registry import provider_folder
 from imagegen.providers.storage import Sign, storages
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
+from imagegen.signing.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
 from imagegen.signing.listing import Sources
 from imagegen.steps.evaluate import EvaluatedStep
 
@@ -83,6 +84,12 @@ class PreparedTarget:
     def signatures(self) -> Mapping[str, SignatureRequest]:
         """What must be signed in its artifacts, by their names."""
         return signature_requests(self.spec.config, self.steps)
+
+    @functools.cached_property
+    def own_files(self) -> tuple[OwnFiles, ...]:
+        """The operator's own files whose signatures are judged."""
+        # The first root is that of the shipped steps.
+        return find_own_files(self.spec, self.steps, [own.folder for own in self.loaded.contents.step_roots[1:]])
 
     @property
     def trust_sources(self) -> TrustSources:
@@ -158,6 +165,10 @@ class Shipped:
         """The scripts of which an operator can sign copies."""
         return Sources(self.guest, {**self.scripts, **self.helpers}, cloud.boot_files)
 
+    def signed(self, take: Callable[[Mapping[str, bytes]], Mapping[str, bytes]]) -> "Shipped":
+        """The same with signed copies, which `take` puts in the place of scripts."""
+        return Shipped(take(self.guest), take(self.scripts), take(self.helpers), self.templates)
+
 
 def read_shipped(target: PreparedTarget) -> Shipped:
     """Read what the packages of imagegen and of the provider have for a target."""
@@ -177,22 +188,18 @@ def read_shipped(target: PreparedTarget) -> Shipped:
 def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:
     """The plan, and the contents of the files that it names. `crls` has the CRLs that were downloaded for this run."""
     shipped, spec, steps = read_shipped(target), target.spec, target.steps
-    signatures: Mapping[str, PlannedSignature] = {}
+    crls = crls or CrlUse()
+    signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec, crls), crls)
     if spec.facts.all_signed:
         # The libraries that read signatures are slow to import.
         from imagegen.signing.own import sign_scripts
+        from imagegen.signing.publishers import LockedDownloads
 
         advice = sign_advice(target.loaded.file, target.name)
-        signed = sign_scripts(
-            spec, target.loaded.steps, shipped.to_sign(target.cloud), advice, CrlUse() if crls is None else crls
-        )
-        spec, steps, signatures = signed.spec, signed.steps, signed.signatures
-        shipped = dataclasses.replace(
-            shipped,
-            guest=signed.take(shipped.guest),
-            scripts=signed.take(shipped.scripts),
-            helpers=signed.take(shipped.helpers),
-        )
+        downloads = LockedDownloads(target.signatures, lock.artifacts)
+        signed = sign_scripts(spec, target.loaded.steps, shipped.to_sign(target.cloud), advice, downloads, crls)
+        spec, steps, signatures = signed.spec, signed.steps, {**signatures, **signed.signatures}
+        shipped = shipped.signed(signed.take)
     decision = resolve(spec, lock, steps, shipped.guest, shipped.scripts, shipped.templates)
     build = dataclasses.replace(decision.plan.build, signatures={**decision.plan.build.signatures, **signatures})
     plan = dataclasses.replace(decision.plan, build=build)

@@ -6,6 +6,8 @@ its model is closed and bounded, and its entries must match what the config requ
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import datetime
 import fnmatch
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 # The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
+_LONGEST_CERTIFICATE: Final = 32 * 1024
 TIME_FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 # The file itself, among the members of an archive.
 WHOLE_FILE: Final = ""
@@ -71,6 +74,13 @@ def _is_time(text: str) -> bool:
         return False
 
 
+def _is_base64(text: str) -> bool:
+    try:
+        return len(text) <= _LONGEST_CERTIFICATE and bool(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
 Plain = Annotated[str, _check(_PLAIN.fullmatch, "is not a valid name")]
 Address = Annotated[str, _check(re.compile(r"https://[!-~]{1,2040}").fullmatch, "must start with https://")]
 Member = Annotated[
@@ -94,6 +104,7 @@ Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
 Subject = Annotated[
     str, _check(lambda text: 0 < len(text) <= 1024 and text.isprintable(), "is not a valid subject of a certificate")
 ]
+Encoded = Annotated[str, _check(_is_base64, "is not valid base64")]
 Time = Annotated[str, _check(_is_time, "is not a valid time, such as 2026-01-31T12:00:00Z")]
 WithoutQuery = Annotated[Address, _check(lambda url: not {"?", "#"} & set(url), "must have no query")]
 SignedBy = Literal["own", "nested", "catalogue"]
@@ -123,6 +134,14 @@ class LockedSignature(Strict):
     root: LockedIssuer
     timestamp: Time | None = None
     timestamp_root: LockedIssuer | None = None
+    certificate: Encoded | None = None
+    """The certificate of who signed a script, as DER in base64: nodes that run only signed scripts must know it."""
+
+    @pydantic.model_validator(mode="after")
+    def _certificate_is_the_signers(self) -> Self:
+        if self.certificate and hashlib.sha256(base64.b64decode(self.certificate)).hexdigest() != self.thumbprint:
+            raise ValueError("certificate: its sha256 is not the thumbprint")
+        return self
 
 
 class LockedArtifact(Strict):

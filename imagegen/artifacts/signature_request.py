@@ -227,8 +227,13 @@ def _signatures(request: SignatureRequest, entry: LockedArtifact) -> Iterator[tu
 def _certificates(signature: LockedSignature) -> tuple[LockedCertificate, tuple[LockedCertificate, ...]]:
     """The signer, and the certificates above it."""
     signer = LockedCertificate(_name(signature.signer), signature.thumbprint.upper(), (signature.sha1 or "").upper())
+    return signer, issuers_of(signature)
+
+
+def issuers_of(signature: LockedSignature) -> tuple[LockedCertificate, ...]:
+    """The certificates above the signer's. A ValueError: one has a name that cannot be read."""
     issuers = (*signature.issuers, signature.root)
-    return signer, tuple(LockedCertificate(_name(one.subject), one.thumbprint.upper()) for one in issuers)
+    return tuple(LockedCertificate(_name(one.subject), one.thumbprint.upper()) for one in issuers)
 
 
 def _name(text: str) -> Name:

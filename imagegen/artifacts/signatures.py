@@ -4,8 +4,10 @@ Reads the file. Programs in an archive are written to a folder, which is removed
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
+import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -58,25 +60,40 @@ def check_signatures(
     request: SignatureRequest, artifact: OpenedArtifact, trust: Trust, scratch: Path
 ) -> CheckedSignatures:
     """Check what the image gets of an artifact. What is unpacked for that is in `scratch` meanwhile."""
-    found: dict[str, Verification] = {}
     used = request.used.select(artifact.members)
     with contextlib.ExitStack() as held:
         if artifact.format is None:
             names = used.get(WHOLE_FILE, frozenset())
-            others = [WHOLE_FILE] if used and not _is_program(names, _start_of(artifact.file)) else []
+            others = [WHOLE_FILE] if used and not may_be_program(names, _start_of(artifact.file)) else []
             programs = [_Program(WHOLE_FILE, names, artifact.file)] if used and not others else []
         else:
             folder = Path(held.enter_context(tempfile.TemporaryDirectory(dir=scratch, prefix="signatures-")))
-            programs, others = _unpack(artifact, used, folder)
-        catalogues = [
-            read_catalogue(one.file, one.member, trust) for one in programs if _is_catalogue(one.member, one.names)
-        ]
-        for one in programs:
-            if one.names:
-                found[one.member] = _verify(request, one, trust, catalogues)
-        inner = list(_check_contents(request, programs, found, trust, scratch)) if request.with_contents else []
-        contents = [one for one in inner if isinstance(one, Verification)]
-    others += [member for member, one in found.items() if _needs_none(one)]
+            files = ((member.path, member.chunks()) for member in artifact.open())
+            programs, others = _unpack(files, used, folder)
+        return _check(request, programs, others, trust, scratch)
+
+
+def check_files(
+    request: SignatureRequest, files: Mapping[str, bytes], trust: Trust, scratch: Path
+) -> CheckedSignatures:
+    """Check files that are no download, by their paths, in the same way as those of one archive."""
+    digests = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+    with tempfile.TemporaryDirectory(dir=scratch, prefix="signatures-") as folder:
+        chunks = ((path, iter((data,))) for path, data in files.items())
+        programs, others = _unpack(chunks, request.used.select(digests), Path(folder))
+        return _check(request, programs, others, trust, scratch)
+
+
+def _check(
+    request: SignatureRequest, programs: Sequence[_Program], others: list[str], trust: Trust, scratch: Path
+) -> CheckedSignatures:
+    catalogues = [
+        read_catalogue(one.file, one.member, trust) for one in programs if _is_catalogue(one.member, one.names)
+    ]
+    found = {one.member: _verify(request, one, trust, catalogues) for one in programs if one.names}
+    inner = list(_check_contents(request, programs, found, trust, scratch)) if request.with_contents else []
+    others = [*others, *(member for member, one in found.items() if _needs_none(one))]
+    contents = [one for one in inner if isinstance(one, Verification)]
     judged = {member: _judge(request, member, one, trust) for member, one in found.items() if not _needs_none(one)}
     return CheckedSignatures(
         {member: one for member, one in judged.items() if isinstance(one, LockedSignature)},
@@ -126,27 +143,27 @@ def _check_contents(
 
 
 def _unpack(
-    artifact: OpenedArtifact, used: Mapping[str, frozenset[str]], folder: Path
+    files: Iterable[tuple[str, Iterator[bytes]]], used: Mapping[str, frozenset[str]], folder: Path
 ) -> tuple[list[_Program], list[str]]:
     """The programs that the image gets, and every catalogue, as files in the folder; and the other files."""
     programs: list[_Program] = []
     others: list[str] = []
-    for member in artifact.open():
-        names = used.get(member.path, frozenset())
-        if not names and not _is_catalogue(member.path, names):
+    for path, chunks in files:
+        names = used.get(path, frozenset())
+        if not names and not _is_catalogue(path, names):
             continue
         copy = folder / str(len(programs))
-        if _copy_program(member.chunks(), names | {member.path}, copy):
-            programs.append(_Program(member.path, names, copy))
+        if _copy_program(chunks, names | {path}, copy):
+            programs.append(_Program(path, names, copy))
         else:
-            others.append(member.path)
+            others.append(path)
     return programs, others
 
 
 def _copy_program(chunks: Iterator[bytes], names: frozenset[str], copy: Path) -> bool:
     """Write a file out of an archive or a package, if it may be a program or a catalogue."""
     first = next(chunks, b"")
-    if not _is_program(names, first):
+    if not may_be_program(names, first):
         return False
     try:
         with copy.open("wb") as opened:
@@ -170,7 +187,7 @@ def _extension(name: str) -> str:
     return PurePosixPath(name.rstrip(" .")).suffix.lower()
 
 
-def _is_program(names: Iterable[str], start: bytes) -> bool:
+def may_be_program(names: Iterable[str], start: bytes) -> bool:
     """Whether a file may be a program, by its bytes or by one of its names."""
     return start.startswith(_STARTS) or any(_extension(name) in _EXTENSIONS for name in names)
 
@@ -247,6 +264,7 @@ def _locked(verification: Verification, signature: Signature, signer: Certificat
         root=_issuer(signature.chain[-1]),
         timestamp=time.strftime("%Y-%m-%dT%H:%M:%SZ") if time else None,
         timestamp_root=_issuer(signature.timestamp_root) if signature.timestamp_root else None,
+        certificate=base64.b64encode(signer.der).decode() if verification.kind is FileKind.SCRIPT else None,
     )
 
 

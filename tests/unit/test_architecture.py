@@ -77,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("certificates", "config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle"),
         "steps",
     },
-    "locking": {"artifacts", "build", "errors", "files", "lines", "plan"},
+    "locking": {"artifacts", "build", "errors", "files", "lines", "plan", "signing"},
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
         *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "signing", "steps"),
@@ -144,6 +144,9 @@ LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
     ("imagegen.loading", "imagegen.certificates"),
     ("imagegen.pipeline", "imagegen.signing.own"),
+    ("imagegen.pipeline", "imagegen.signing.publishers"),
+    ("imagegen.signing.config_files", "imagegen.artifacts.signatures"),
+    ("imagegen.signing.config_files", "imagegen.authenticode.trust"),
     ("imagegen.cli.verbs.samples", "imagegen.signing.own"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
     ("imagegen.loading", "imagegen.plan.signatures"),
