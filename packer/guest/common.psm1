@@ -141,13 +141,13 @@ function Assert-Signature { [CmdletBinding()] param([string]$Path, [string]$Name
         $now = Get-Digest -Path $file
         if ($now -cne $Digest) { $fault = "has the sha256 $now, not $Digest" }
         if ($null -ne $fault) { throw (Get-Failure -ExitCode 4 -Message "$Name $fault") }
+        $Context.Checked[$Digest] = $true
     }
     finally {
         # A failure here would hide the fault. Sealing deletes what stays.
         try { if ($file -cne $Path) { Clear-Tree -Path $file } }
         catch { [System.Console]::Out.WriteLine("$file could not be deleted: $(Get-Cause -ErrorRecord $_)") }
     }
-    $Context.Checked[$Digest] = $true
 }
 
 # A copy inherits the access rights of its folder. A moved file would keep its old rights.

@@ -43,8 +43,8 @@ CHECK_SCRIPT = (
     "-Name $script.Name -Digest $script.Value -Context $Context"
 )
 CHECK_OWN_SCRIPT = "Assert-Signature -Path $file -Name $Resource.source -Digest $Resource.sha256 -Context $Context"
-NOT_PUBLISHER = "if ($Resource.store -cne 'TrustedPublisher') { return }"
-OTHER_SIGNER = "if ($null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) { continue }"
+NOT_PUBLISHER = "$Resource.store -cne 'TrustedPublisher'"
+OTHER_SIGNER = f"if ({NOT_PUBLISHER} -or $null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) {{ continue }}"
 FOR_SCRIPTS = "foreach ($script in $Context.Files.PSObject.Properties) {"
 COPY = "[System.IO.File]::Copy($From, $new, $true)"
 WANTED = "$wanted = $Context.Signatures[$Digest]"
@@ -98,14 +98,15 @@ CHECKS = (
         "the-scripts-of-a-publisher-are-checked-when-it-is-set",
         CERTIFICATE,
         (
-            in_order("$store = Open-CertificateStore", NOT_PUBLISHER, FOR_SCRIPTS),
+            in_order(FOR_SCRIPTS, "$store = Open-CertificateStore"),
             in_order("$wanted = $Context.Signatures[$script.Value]", OTHER_SIGNER, CHECK_SCRIPT),
         ),
         (
             (f"            {CHECK_SCRIPT}\n", ""),
             ("-Digest $script.Value", "-Digest $Resource.sha256"),
-            (NOT_PUBLISHER, "if ($Resource.store -cne 'Root') { return }"),
-            (OTHER_SIGNER, OTHER_SIGNER.replace("-cne", "-ceq")),
+            (FOR_SCRIPTS, "foreach ($script in @()) {"),
+            (NOT_PUBLISHER, "$Resource.store -cne 'Root'"),
+            (OTHER_SIGNER, OTHER_SIGNER.replace("thumbprint -cne", "thumbprint -ceq")),
         ),
     ),
     Mend(
