@@ -55,8 +55,8 @@ PARTIAL = "$inherits -and ([int]$rule.InheritanceFlags -ne 3 -or [int]$rule.Prop
 SAY_FLAGS = '$rights = "$rights ($($rule.InheritanceFlags); $($rule.PropagationFlags))"'
 OWN_NAME = '{ $file = "$($Context.Log)\\signed-$Digest$([System.IO.Path]::GetExtension($Name))" }'
 CLEAR_COPY = "if ($file -cne $Path) { Clear-Tree -Path $file }"
-NOTED = "        $Context.Checked[$Digest] = $true\n"
 SIGNATURE_FAULT = 'throw (Get-Failure -ExitCode 4 -Message "$Name $fault")'
+CHECKED = "        $Context.Checked[$Digest] = $true\n"
 CHECK_SCRIPT = "Assert-Signature -Path ([System.IO.Path]::Combine($Context.Bundle, $script.Name"
 READ_RECORD = "[System.IO.File]::ReadAllText($Path)"
 WAIT_RECORD = f"$text = Wait-Success -Seconds 5 -Try {{ {READ_RECORD} }}"
@@ -302,8 +302,8 @@ MENDS = (
             ("signed-$Digest$(", "signed$("),
             ("Clear-Tree -Path $file; ", ""),
             (
-                f"        if ($null -ne $fault) {{ {SIGNATURE_FAULT} }}\n{NOTED}    }}\n    finally {{",
-                f"{NOTED}    }}\n    finally {{\n        if ($null -ne $fault) {{ {SIGNATURE_FAULT} }}",
+                f"        if ($null -ne $fault) {{ {SIGNATURE_FAULT} }}\n{CHECKED}    }}\n    finally {{",
+                f"{CHECKED}    }}\n    finally {{\n        if ($null -ne $fault) {{ {SIGNATURE_FAULT} }}",
             ),
             (f"        try {{ {CLEAR_COPY} }}\n        catch {{", f"        {CLEAR_COPY}\n        if ($false) {{"),
         ),

@@ -43,10 +43,8 @@ CHECK_SCRIPT = (
     "-Name $script.Name -Digest $script.Value -Context $Context"
 )
 CHECK_OWN_SCRIPT = "Assert-Signature -Path $file -Name $Resource.source -Digest $Resource.sha256 -Context $Context"
-OTHERS = (
-    "if ($Resource.store -cne 'TrustedPublisher' -or $null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) "
-    "{ continue }"
-)
+NOT_PUBLISHER = "$Resource.store -cne 'TrustedPublisher'"
+OTHER_SIGNER = f"if ({NOT_PUBLISHER} -or $null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) {{ continue }}"
 FOR_SCRIPTS = "foreach ($script in $Context.Files.PSObject.Properties) {"
 COPY = "[System.IO.File]::Copy($From, $new, $true)"
 WANTED = "$wanted = $Context.Signatures[$Digest]"
@@ -100,16 +98,15 @@ CHECKS = (
         "the-scripts-of-a-publisher-are-checked-when-it-is-set",
         CERTIFICATE,
         (
-            # Otherwise a run after this one finds the certificate, and checks nothing.
             in_order(FOR_SCRIPTS, "$store = Open-CertificateStore"),
-            in_order("$wanted = $Context.Signatures[$script.Value]", OTHERS, CHECK_SCRIPT),
+            in_order("$wanted = $Context.Signatures[$script.Value]", OTHER_SIGNER, CHECK_SCRIPT),
         ),
         (
             (f"            {CHECK_SCRIPT}\n", ""),
             ("-Digest $script.Value", "-Digest $Resource.sha256"),
-            (OTHERS, OTHERS.replace("'TrustedPublisher'", "'Root'")),
-            (OTHERS, OTHERS.replace("thumbprint -cne", "thumbprint -ceq")),
-            (f"        {FOR_SCRIPTS}", f"        $store = Open-CertificateStore -Store 'Root'\n        {FOR_SCRIPTS}"),
+            (FOR_SCRIPTS, "foreach ($script in @()) {"),
+            (NOT_PUBLISHER, "$Resource.store -cne 'Root'"),
+            (OTHER_SIGNER, OTHER_SIGNER.replace("thumbprint -cne", "thumbprint -ceq")),
         ),
     ),
     Mend(
