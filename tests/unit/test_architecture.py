@@ -150,7 +150,11 @@ LAZY = {
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
-    *(("imagegen.rules.signatures", f"imagegen.authenticode.{name}") for name in ("errors", "revocation", "trust")),
+    *(
+        ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
+        for name in ("certificates", "errors", "revocation", "signer")
+    ),
+    ("imagegen.cli.verbs.catalog", "imagegen.authenticode.root_list"),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
     ("imagegen.artifacts.lookup", "imagegen.artifacts.signatures"),
