@@ -45,6 +45,10 @@ class TransportError(Exception):
     """There was no connection, or it broke, or the response cannot be read."""
 
 
+class UnknownHostError(TransportError):
+    """There is no host of this name. Another attempt would have the same answer."""
+
+
 def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
     """The proxy for HTTPS requests to a host; None where the host is reached directly."""
     proxy = _first(environ, ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
@@ -177,7 +181,15 @@ def _own_errors() -> Iterator[None]:
     try:
         yield
     except httpx.RequestError as error:
-        raise TransportError(str(error) or type(error).__name__) from error
+        kind = UnknownHostError if _is_unknown_host(error) else TransportError
+        raise kind(str(error) or type(error).__name__) from error
+
+
+def _is_unknown_host(error: BaseException | None) -> bool:
+    """Whether the resolver said that the name does not exist. That it has no answer now is another error."""
+    while error is not None and not isinstance(error, socket.gaierror):
+        error = error.__cause__ or error.__context__
+    return error is not None and error.args[0] in (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
 def chunks(response: httpx.Response) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from imagegen.artifacts.archive import NAMES, ArchiveFormat
 from imagegen.artifacts.members import is_program
-from imagegen.cli.override_fit import find_overrides
+from imagegen.cli.override_fit import find_missing, find_overrides
 from imagegen.lines import counted
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def _signature_lines(found: FoundSignature, lead: str) -> Iterator[str]:
         "signer": found.signer,
         "SHA-1": found.thumbprint,
         "issuer": found.issuer,
-        "root": found.root or ("not found" if found.signer else ""),
+        # Of other faults, nobody has looked for the root.
+        "root": found.root or ("not found" if found.signer and found.verdict == "untrusted" else ""),
         "timestamp": stamp or ("none" if found.signer else ""),
     }
     yield from (f"{lead}  {label:<9} {text}" for label, text in rows.items() if text)
@@ -140,6 +141,8 @@ def _override_lines(found: Inspection, overrides: Mapping[str, Override]) -> Ite
             yield f"      {key}: {value if key == 'sha256' else json.dumps(value)}"
         if "signer" not in override and (why := _why_no_signer(_signatures(found))):
             yield f"      # no signer: {why}"
+        for program, other, always in find_missing(_file_names(found), name):
+            yield f"      # {program} is not in it: set {other} too{'' if always else ', if the config needs it'}"
 
 
 def _why_no_signer(signatures: Mapping[str, FoundSignature]) -> str:

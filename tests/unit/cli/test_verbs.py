@@ -185,7 +185,7 @@ def test_a_manifest_that_is_not_there_may_be_the_bad_one(
     (mixed_store / "manifests" / "other" / "aws" / "bad.json").unlink()
     code, out, err = run("manifest", "show", "b2", mixed_store)
     assert (code, out) == (ExitCode.USAGE, "")
-    assert f"hint: `imagegen manifest list '{mixed_store}'` shows them\n" in err
+    assert f"hint: run `imagegen manifest list '{mixed_store}'` to see them\n" in err
 
 
 @pytest.mark.parametrize(
