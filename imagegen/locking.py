@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.drift import Change, compare_locks
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
@@ -26,13 +27,15 @@ from imagegen.files import write_file
 from imagegen.lines import counted
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
-from imagegen.plan.signatures import find_unchecked, merge_requests, unsigned_downloads
+from imagegen.plan.signatures import find_unchecked, find_unsigned, merge_requests, unsigned_downloads
+from imagegen.signing.config_files import check_own_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.artifacts.signature_request import TrustSources
     from imagegen.authenticode.model import Trust
     from imagegen.console import Console
     from imagegen.pipeline import PreparedTarget
@@ -48,24 +51,52 @@ def open_cache(run: RunFacts, console: Console) -> Cache:
     return Cache(folder, size_limit(run.environ), console.warn)
 
 
+def lock_command(config: Path, lock: Path) -> str:
+    """The command that completes this lock."""
+    given = "" if lock == default_lock(config) else f" --lock {shlex.quote(str(lock))}"
+    return f"imagegen lock {shlex.quote(str(config))}{given}"
+
+
+def default_lock(config: Path) -> Path:
+    """The lock of a config, unless another one is given."""
+    return config.with_name(f"{config.stem}.lock.json")
+
+
 def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
     """Read the lock. If it is missing or incomplete, the error names the command that writes it."""
     lock = read_lock(file, {target.name: target.cloud.base_form})
     missing = find_missing(target.spec, lock, target.steps, target.cloud)
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} has no entry for {', '.join(missing)}"
-        raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
+        raise ConfigError(what, hint=f"run `{lock_command(target.loaded.file, file)}`, which looks it up")
     reject_wrong_signers(target.signatures, lock.artifacts)
     return lock
 
 
-def look_up(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> Lock:
-    """Complete the lock: only missing entries are looked up."""
+def look_up(
+    targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console, crls: CrlUse | None = None
+) -> Lock:
+    """Complete the lock: only missing entries are looked up. `crls` learns the CRLs and what they are about."""
     old = _read(targets, file)
-    lock = _look_up(targets, old, file, KEEP, run, console)
+    lock = _look_up(targets, old, file, KEEP, run, console, crls)
     _check_age(targets, lock, run)
     _write(lock, old, file, console)
     return lock
+
+
+def tell_unsigned(targets: Sequence[PreparedTarget], console: Console) -> None:
+    """Say which artifacts no policy for signatures could accept as they are. One with such a policy has been warned."""
+    unsigned = find_unsigned(request for name, request in _requests(targets).items() if name not in _signed(targets))
+    if unsigned:
+        console.say(
+            f"published without a signature: {', '.join(unsigned)}. artifacts.signatures would refuse "
+            f"{'it' if len(unsigned) == 1 else 'them'}, unless overrides lead to signed copies"
+        )
+
+
+def _signed(targets: Sequence[PreparedTarget]) -> set[str]:
+    """The artifacts that must be signed."""
+    return {name for target in targets for name in target.signatures}
 
 
 def upgrade(
@@ -127,21 +158,34 @@ def _check_names(targets: Sequence[PreparedTarget], names: Collection[str]) -> N
 
 
 def _look_up(
-    targets: Sequence[PreparedTarget], old: Lock | None, file: Path, refresh: Refresh, run: RunFacts, console: Console
+    targets: Sequence[PreparedTarget],
+    old: Lock | None,
+    file: Path,
+    refresh: Refresh,
+    run: RunFacts,
+    console: Console,
+    crls: CrlUse | None = None,
 ) -> Lock:
     images_asked = {name: request for target in targets for name, request in target.images.items()}
+    _check_own_files(targets, run, console, crls or CrlUse())
     # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
     asking = targets if find_unlocked_images(images_asked, old, refresh) else ()
     credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
     bases = _look_up_bases(targets, old, refresh, run, console)
-    requests, sources = _requests(targets), _sources(targets, file, run, console)
+    requests, sources = _requests(targets), _sources(targets, file, run, console, crls)
     _warn_of_unsigned(targets, old, console)
     artifacts = lock_artifacts(requests, old, sources, refresh)
+    policy = sources.signatures
+    # Other artifacts, and signed scripts, are judged by a build: a CRL may be about those.
+    if policy and policy.requests.keys() <= policy.crls.judged and not targets[0].spec.facts.all_signed:
+        policy.crls.warn_of_unused(console.warn)
     images = lock_images(images_asked, old, sources.ask, refresh=refresh, console=console, credentials=credentials)
     return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
 
 
-def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console) -> Sources:
+def _sources(
+    targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse | None
+) -> Sources:
     hosts = targets[0].hosts
     return Sources(
         environ=run.environ,
@@ -152,26 +196,36 @@ def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, conso
         private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),
-        signatures=_signature_policy(targets, run, console),
+        upgrade=f"{lock_command(targets[0].loaded.file, file)} --upgrade",
+        signatures=_signature_policy(targets, run, console, crls or CrlUse()),
     )
 
 
-def _signature_policy(targets: Sequence[PreparedTarget], run: RunFacts, console: Console) -> SignaturePolicy | None:
+def _signature_policy(
+    targets: Sequence[PreparedTarget], run: RunFacts, console: Console, crls: CrlUse
+) -> SignaturePolicy | None:
     """What must be signed, and the trust of this moment. None: nothing must be signed."""
     requests = merge_requests(target.signatures for target in targets)
     if not requests:
         return None
     sources = with_roots_of(run.environ, targets[0].trust_sources, console.warn)
-    now = datetime.datetime.fromisoformat(run.started)
+    load = functools.partial(_load_trust, sources, targets[0], run, console, crls)
+    return SignaturePolicy(requests, sources.root_thumbprints, load, crls)
 
-    def load() -> Trust:
-        # What reads certificates takes long to import, and few configs need it.
-        from imagegen.artifacts.signature_trust import download_crl, make_trust
 
-        download = functools.partial(download_crl, environ=run.environ, hosts=targets[0].hosts, console=console)
-        return make_trust(sources, now, download)
+def _load_trust(sources: TrustSources, target: PreparedTarget, run: RunFacts, console: Console, crls: CrlUse) -> Trust:
+    # What reads certificates takes long to import, and few configs need it.
+    from imagegen.artifacts.signature_trust import download_crl, make_trust
 
-    return SignaturePolicy(requests, sources.root_thumbprints, load)
+    download = functools.partial(download_crl, environ=run.environ, hosts=target.hosts, console=console)
+    return make_trust(sources, datetime.datetime.fromisoformat(run.started), download, crls)
+
+
+def _check_own_files(targets: Sequence[PreparedTarget], run: RunFacts, console: Console, crls: CrlUse) -> None:
+    """Verify the operator's own files that must be signed. No stand-in takes their place in a rehearsal, so the roots
+    are always those of the config."""
+    found = [one for target in targets for one in target.own_files]
+    check_own_files(found, functools.partial(_load_trust, targets[0].trust_sources, targets[0], run, console, crls))
 
 
 def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, console: Console) -> None:
@@ -182,12 +236,16 @@ def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, conso
         console.warn(f"{problem.message}: {problem.hint}")
 
 
-def verify_signatures(target: PreparedTarget, lock: Lock, file: Path, *, run: RunFacts, console: Console) -> None:
-    """Verify what must be signed in the bytes that the lock pins: a lock is not trusted, and time goes on."""
+def verify_signatures(
+    target: PreparedTarget, lock: Lock, file: Path, *, run: RunFacts, console: Console, crls: CrlUse | None = None
+) -> None:
+    """Verify what must be signed in the bytes that the lock pins: a lock is not trusted, and time goes on. `crls`
+    learns the CRLs and what they are about."""
+    _check_own_files([target], run, console, crls or CrlUse())
     if not target.signatures:
         return
     wanted = {name: request for name, request in _requests([target]).items() if name in target.signatures}
-    verify_locked(wanted, lock.artifacts, _sources([target], file, run, console))
+    verify_locked(wanted, lock.artifacts, _sources([target], file, run, console, crls))
     console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
 
 

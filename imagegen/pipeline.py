@@ -15,6 +15,7 @@ from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.lock import Lock, lock_sha256
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
@@ -47,7 +48,7 @@ from imagegen.manifest.record import (
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.download_policy import download_credentials, host_policy
-from imagegen.plan.model import BuildPlan, PlannedSignature
+from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, resolve
 from imagegen.plan.signatures import signature_requests, trust_sources
@@ -57,6 +58,7 @@ from imagegen.providers.registry import provider_folder
 from imagegen.providers.storage import Sign, storages
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
+from imagegen.signing.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
 from imagegen.signing.listing import Sources
 from imagegen.steps.evaluate import EvaluatedStep
 
@@ -82,6 +84,12 @@ class PreparedTarget:
     def signatures(self) -> Mapping[str, SignatureRequest]:
         """What must be signed in its artifacts, by their names."""
         return signature_requests(self.spec.config, self.steps)
+
+    @functools.cached_property
+    def own_files(self) -> tuple[OwnFiles, ...]:
+        """The operator's own files whose signatures are judged."""
+        _, *own = self.loaded.contents.step_roots
+        return find_own_files(self.spec, self.steps, [root.folder for root in own])
 
     @property
     def trust_sources(self) -> TrustSources:
@@ -173,18 +181,21 @@ def read_shipped(target: PreparedTarget) -> Shipped:
     return Shipped(guest, scripts, helpers, templates)
 
 
-def decide(target: PreparedTarget, lock: Lock) -> Decision:
-    """The plan, and the contents of the files that it names."""
+def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:
+    """The plan, and the contents of the files that it names. `crls` has the CRLs that were downloaded for this run."""
     shipped, spec, steps = read_shipped(target), target.spec, target.steps
-    signatures: Mapping[str, PlannedSignature] = {}
+    signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec))
     if spec.facts.all_signed:
         # The libraries that read signatures are slow to import.
         from imagegen.signing.own import sign_scripts
+        from imagegen.signing.publishers import LockedDownloads
 
+        advice = sign_advice(target.loaded.file, target.name)
+        downloads = LockedDownloads(target.signatures, lock.artifacts)
         signed = sign_scripts(
-            spec, target.loaded.steps, shipped.to_sign(target.cloud), sign_advice(target.loaded.file, target.name)
+            spec, target.loaded.steps, shipped.to_sign(target.cloud), advice, downloads, crls or CrlUse()
         )
-        spec, steps, signatures = signed.spec, signed.steps, signed.signatures
+        spec, steps, signatures = signed.spec, signed.steps, {**signatures, **signed.signatures}
         shipped = dataclasses.replace(
             shipped,
             guest=signed.take(shipped.guest),
@@ -339,9 +350,14 @@ def build_and_publish(
     target.registry_credentials(run)
     target.private_hosts(run).check()
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
-    verify_signatures(target, lock, lock_file, run=run, console=console)
-    decision = decide(target, lock)
+    crls = CrlUse()
+    if frozen:
+        lock = verify_frozen([target], lock_file, run=run, console=console)
+    else:
+        lock = look_up([target], lock_file, run=run, console=console, crls=crls)
+    verify_signatures(target, lock, lock_file, run=run, console=console, crls=crls)
+    decision = decide(target, lock, crls)
+    crls.warn_of_unused(console.warn)
     image = plan_image(target, lock, lock_file, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.plan.resolve import Decision
+    from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.releases import PublishedFile
 
 # As the command line does: moto's sample images take long to load, and no test wants them.
@@ -166,17 +167,18 @@ def looked_up(cloud: str, request: Mapping[str, str]) -> LockedBase:
     return LockedBase(request=dict(request), identity=identity, place=place)
 
 
-def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
+def make_test_lock(loaded: loading.Loaded, *targets: str, sign: Sign | None = None) -> Lock:
     """A lock whose digests were computed from test bytes; for all targets unless some are named."""
-    return _lock_for([pipeline.prepare_target(loaded, name) for name in targets or loaded.config.targets.named()])
+    named = targets or loaded.config.targets.named()
+    return _lock_for([pipeline.prepare_target(loaded, name) for name in named], sign)
 
 
-def _lock_for(prepared: Iterable[pipeline.PreparedTarget]) -> Lock:
+def _lock_for(prepared: Iterable[pipeline.PreparedTarget], sign: Sign | None = None) -> Lock:
     files: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
     images: dict[str, LockedImage] = {}
     for target in prepared:
-        stand_ins = make_artifacts(target.steps)
+        stand_ins = make_artifacts(target.steps, sign)
         files |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(target.steps).items()}
         spec = target.spec
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)

@@ -5,18 +5,28 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen import loading, pipeline
+from imagegen.artifacts.opened import open_artifacts
+from imagegen.artifacts.signatures import check_signatures
+from imagegen.authenticode.trust import load_trust
+from imagegen.plan.context import artifact_requests
+from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
+from imagegen.signing.block import is_script
 from imagegen.signing.own import list_own_scripts
-from tests.authenticode.pki import CODE, Identity, issue
-from tests.authenticode.signing import sign_script
-from tests.conftest import REPOSITORY, load_today
+from tests.authenticode.pki import CODE, STAMP, Identity, issue
+from tests.authenticode.signing import Options, sign_pe, sign_script
+from tests.conftest import REPOSITORY, load_today, make_test_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from imagegen.artifacts.lock import Lock
+    from imagegen.rehearsal.artifacts import Sign
     from imagegen.signing.listing import ListedScript
 
 SIGNED = "signed"
@@ -31,6 +41,14 @@ class Signers:
     signer: Identity
     stranger: Identity
     """Below another root."""
+    clock: Identity
+    """An authority for timestamps, below a root of its own."""
+
+    @property
+    def stamped(self) -> Options:
+        """To sign with a timestamp of now."""
+        now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+        return Options(timestamps=[self.clock], stamped=now - datetime.timedelta(minutes=5))
 
 
 @functools.cache
@@ -38,11 +56,28 @@ def signers() -> Signers:
     now = datetime.datetime.now(datetime.UTC)
     valid = (now - datetime.timedelta(days=1), now + datetime.timedelta(days=30))
     usage = ["key_cert_sign", "crl_sign"]
-    root, other = (issue(name, ca=True, key_usages=usage, valid=valid) for name in ("CN=Example Root", "CN=Other Root"))
+    root, other, clock_root = (
+        issue(name, ca=True, key_usages=usage, valid=valid)
+        for name in ("CN=Example Root", "CN=Other Root", "CN=Example Clock Root")
+    )
     ca = issue("CN=Example Code CA", root, ca=True, key_usages=usage, valid=valid)
     signer = issue("O=Example Inc, CN=Example Inc", ca, usages=[CODE], key_usages=["digital_signature"], valid=valid)
     stranger = issue("CN=Stranger", other, usages=[CODE], key_usages=["digital_signature"], valid=valid)
-    return Signers(root, signer, stranger)
+    clock = issue("CN=Clock", clock_root, usages=[STAMP], key_usages=["digital_signature"], valid=valid)
+    return Signers(root, signer, stranger, clock)
+
+
+class StampedSigner(StandInSigner):
+    """Signs programs as "Example Inc", whom the config must allow, with a timestamp below another root."""
+
+    @property
+    def roots(self) -> bytes:
+        return super().roots + signers().root.pem + signers().clock.chain[-1].pem
+
+    def sign(self, artifact: str, path: str, data: bytes) -> bytes:
+        if not data.startswith(b"MZ"):
+            return super().sign(artifact, path, data)
+        return sign_pe(data, signers().signer, signers().stamped)
 
 
 def write_root(folder: Path) -> None:
@@ -90,3 +125,40 @@ def sign(script: ListedScript) -> bytes:
 @functools.cache
 def _signed(data: bytes, extension: str) -> bytes:
     return sign_script(data, signers().signer, extension=extension)
+
+
+def sign_scripts_by(signer: Identity) -> Sign:
+    """Signs the scripts of stand-ins, and nothing else. The same script always has the same signature."""
+
+    @functools.cache
+    def sign_file(_artifact: str, path: str, data: bytes) -> bytes:
+        if not is_script(path) or data.startswith(b"PK"):
+            return data
+        return sign_script(data, signer, extension=path[path.rindex(".") :])
+
+    return sign_file
+
+
+def make_signed_lock(config: loading.Loaded, target: str, sign_file: Sign) -> Lock:
+    """A lock with the signatures that stand-ins have. Who signed is not compared with the config."""
+    prepared = pipeline.prepare_target(config, target)
+    lock, requests = make_test_lock(config, target, sign=sign_file), artifact_requests(prepared.steps)
+    made = make_artifacts(prepared.steps, sign_file)
+    known = signers()
+    trust = load_trust(
+        now=datetime.datetime.now(datetime.UTC),
+        roots=[known.root.pem, known.stranger.chain[-1].pem],
+        public_roots=False,
+    )
+    entries = dict(lock.artifacts)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "artifact"
+        for name, request in prepared.signatures.items():
+            file.write_bytes(made[requests[name].url])
+            opened = open_artifacts([requests[name]], file)[name]
+            anybody = dataclasses.replace(request, signers=())
+            checked = check_signatures(anybody, opened, trust, Path(folder))
+            entries[name] = entries[name].model_copy(
+                update={"signed": checked.signed, "not_programs": checked.not_programs}
+            )
+    return lock.model_copy(update={"artifacts": entries})

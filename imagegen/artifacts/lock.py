@@ -6,6 +6,8 @@ its model is closed and bounded, and its entries must match what the config requ
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import datetime
 import fnmatch
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.artifacts.archive import LIMIT_MEMBERS, is_member
+from imagegen.artifacts.archive import LIMIT_MEMBERS, LONGEST_PATH, is_member
 from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.artifacts.image_lookup import LockedImage
 from imagegen.artifacts.image_tarball import TarballImages, WholeImageName
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 # The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
+_LONGEST_CERTIFICATE: Final = 32 * 1024
 TIME_FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 # The file itself, among the members of an archive.
 WHOLE_FILE: Final = ""
@@ -71,15 +74,28 @@ def _is_time(text: str) -> bool:
         return False
 
 
+def _is_base64(text: str) -> bool:
+    try:
+        return len(text) <= _LONGEST_CERTIFICATE and bool(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
 Plain = Annotated[str, _check(_PLAIN.fullmatch, "is not a valid name")]
 Address = Annotated[str, _check(re.compile(r"https://[!-~]{1,2040}").fullmatch, "must start with https://")]
 Member = Annotated[
     str,
-    _check(lambda path: len(path) <= 1024 and is_member(path), "is not a valid path of an archive member on Windows"),
+    _check(
+        lambda path: len(path) <= LONGEST_PATH and is_member(path),
+        "is not a valid path of an archive member on Windows",
+    ),
 ]
 SignedFile = Annotated[
     str,
-    _check(lambda path: path == WHOLE_FILE or (len(path) <= 1024 and is_member(path)), "is not a valid path of a file"),
+    _check(
+        lambda path: path == WHOLE_FILE or (len(path) <= LONGEST_PATH and is_member(path)),
+        "is not a valid path of a file",
+    ),
 ]
 Members = Annotated[
     dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
@@ -88,6 +104,7 @@ Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
 Subject = Annotated[
     str, _check(lambda text: 0 < len(text) <= 1024 and text.isprintable(), "is not a valid subject of a certificate")
 ]
+Encoded = Annotated[str, _check(_is_base64, "is not valid base64")]
 Time = Annotated[str, _check(_is_time, "is not a valid time, such as 2026-01-31T12:00:00Z")]
 WithoutQuery = Annotated[Address, _check(lambda url: not {"?", "#"} & set(url), "must have no query")]
 SignedBy = Literal["own", "nested", "catalogue"]
@@ -105,7 +122,7 @@ class LockedIssuer(Strict):
 
 class LockedSignature(Strict):
     """Who signed a file: the subject and the sha256 of the certificate, those above it, and the root. `timestamp` is
-    the time of the signature, if an authority confirmed it."""
+    the time of the signature, if an authority confirmed it, and `timestamp_root` the root above that authority."""
 
     signer: Subject
     thumbprint: Sha256
@@ -116,6 +133,15 @@ class LockedSignature(Strict):
     """The certificates between the signer's and the root, from the signer up."""
     root: LockedIssuer
     timestamp: Time | None = None
+    timestamp_root: LockedIssuer | None = None
+    certificate: Encoded | None = None
+    """The certificate of who signed a script, as DER in base64: nodes that run only signed scripts must know it."""
+
+    @pydantic.model_validator(mode="after")
+    def _certificate_is_the_signers(self) -> Self:
+        if self.certificate and hashlib.sha256(base64.b64decode(self.certificate)).hexdigest() != self.thumbprint:
+            raise ValueError("certificate: its sha256 is not the thumbprint")
+        return self
 
 
 class LockedArtifact(Strict):
@@ -225,7 +251,7 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
         f"{path} is not a valid lock",
         problems=problems,
         details=details,
-        hint="restore it from your repository, or delete it and run `imagegen lock`",
+        hint="restore it from your repository; `imagegen lock CONFIG` makes a new one if you delete it",
     )
 
 

@@ -187,6 +187,12 @@ class Signature:
         is_complete = self.verdict not in (Verdict.ALTERED, Verdict.UNTRUSTED)
         return self.chain[-1] if self.chain and (is_complete or self.chain[-1].is_self_issued) else None
 
+    @property
+    def timestamp_root(self) -> Certificate | None:
+        """The root of the timestamp's chain. None: there is no valid timestamp."""
+        timestamp = self.timestamp
+        return timestamp.chain[-1] if timestamp and timestamp.verdict is Verdict.VALID else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
@@ -230,6 +236,10 @@ class Catalogue:
     members: frozenset[tuple[str, bytes]] = dataclasses.field(repr=False)
 
 
+# The source of the roots that the operator gives.
+OWN_ROOTS: Final = "own roots"
+
+
 @dataclasses.dataclass(frozen=True)
 class TrustedRoot:
     """A trusted root, and for what. Without dates and usages it is trusted for everything."""
@@ -268,6 +278,11 @@ class Trust:
     revocation_lists: tuple[RevocationList, ...] = dataclasses.field(default=(), repr=False)
     # Where the roots come from, with the date of the list, for people.
     source: str = ""
+
+    @property
+    def has_own_roots(self) -> bool:
+        """Whether the operator has given roots."""
+        return any(root.source == OWN_ROOTS for root in self.roots)
 
     @functools.cached_property
     def roots_by_certificate(self) -> Mapping[Certificate, TrustedRoot]:

@@ -76,7 +76,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
         case "string_type":
             meant = given[0] if isinstance(given, list) and len(given) == 1 else None
             hint = f"write {quoted(_without_secrets(meant))}" if isinstance(meant, str) else ""
-            return f"must be a string, not {_type_of(given)}", hint
+            return f"must be a string, not {type_of(given)}", hint
         case "string_pattern_mismatch":
             return _describe_mismatch(item, location, model)
         case "literal_error" if not isinstance(given, str) and f"'{given}'" in str(context.get("expected")):
@@ -92,7 +92,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return f"unknown {_noun(location)} {quoted(given)}", nearest(str(given), known)
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
             wanted = {"int_type": "an integer", "bool_type": "true or false", "list_type": "a list"}.get(kind, "a map")
-            return f"must be {wanted}, not {_type_of(given)}", _hint_for_type(kind, given, known_keys(model, tried))
+            return f"must be {wanted}, not {type_of(given)}", _hint_for_type(kind, given, known_keys(model, tried))
         case "greater_than_equal":
             return f"{given} is below the minimum of {context['ge']}", f"write {context['ge']} or more"
         case "less_than_equal":
@@ -183,7 +183,8 @@ def _without_secrets(text: str) -> str:
     return re.sub(r"(?s)(?<=://).*@|[?#].*", "", text) if "://" in text else text
 
 
-def _type_of(value: object) -> str:
+def type_of(value: object) -> str:
+    """What messages call the type of a value."""
     names = {dict: "a map", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), quoted(value))
 

@@ -192,5 +192,11 @@ class _LayerOpener:
             if error.status != _UNAUTHORISED:
                 raise
         # The token of a long pull has expired.
-        self.client.renew(self.wanted.locked.manifest)
+        try:
+            self.client.renew(self.wanted.locked.manifest)
+        except NotThereError as error:
+            raise RefusedError(
+                f"{self.wanted.name} could not be pulled to its end: {error}",
+                hint="run the command again: what is in the mirror is not downloaded again",
+            ) from error
         return held.enter_context(self.source.get(place, sha256, layer.size))

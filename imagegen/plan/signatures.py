@@ -19,6 +19,7 @@ from imagegen.plan.model import PlannedSignature
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from imagegen.artifacts.lock import LockedSignature
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.artifacts.signature_request import UsedFiles
     from imagegen.config.model import ImageConfig
@@ -90,18 +91,24 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
     own = override.signer if isinstance(override, PinnedUrl) else None
     if own is None and policy is None:
         return None
-    general = policy.signers if policy else []
     row = None if artifact.own else _published_row(artifact.key)
+    general = general_signers(config)
     return SignatureRequest(
         artifact=artifact.name,
         used=used,
-        signers=tuple(_rule(signer) for signer in ([own] if own is not None else general)),
+        signers=(_rule(own),) if own is not None else general,
         key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY if general else _SECTION,
         override=artifact.key,
-        published=str(row["what"]) if row and not row["signed"] else "",
+        published=str(row["what"]) if row and _is_unsigned(artifact.key) else "",
         signed_by=str(row.get("by", "")) if row else "",
         with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
     )
+
+
+def general_signers(config: ImageConfig) -> tuple[SignerRule, ...]:
+    """Who may sign everything without a signer of its own."""
+    policy = config.artifacts.signatures
+    return tuple(map(_rule, policy.signers)) if policy else ()
 
 
 def _rule(signer: str | Signer) -> SignerRule:
@@ -112,6 +119,16 @@ def _published_row(key: str) -> Mapping[str, Any] | None:
     """What is known of the signatures of an artifact where it is published. None: nobody knows."""
     row: Mapping[str, Any] | None = table("signers")["published"].get(key.removeprefix(_OVERRIDES))
     return row
+
+
+def _is_unsigned(key: str) -> bool:
+    row = _published_row(key)
+    return row is not None and not row["signed"]
+
+
+def find_unsigned(requests: Iterable[ArtifactRequest]) -> list[str]:
+    """The artifacts that nobody signs where they are published: no policy can accept them."""
+    return sorted({request.name for request in requests if not request.own and _is_unsigned(request.key)})
 
 
 def merge_requests(targets: Iterable[Mapping[str, SignatureRequest]]) -> dict[str, SignatureRequest]:
@@ -208,13 +225,17 @@ def _planned(
         entry = artifacts[name]
         for member in request.used.select(entry.members):
             if one := (entry.signed or {}).get(member):
-                yield (
-                    entry.sha256 if member == WHOLE_FILE else (entry.members or {})[member],
-                    PlannedSignature(
-                        signer=one.signer,
-                        thumbprint=one.thumbprint,
-                        root=one.root.subject,
-                        root_thumbprint=one.root.thumbprint,
-                        hidden=None if one.by == "own" else one.by,
-                    ),
-                )
+                yield entry.sha256 if member == WHOLE_FILE else (entry.members or {})[member], planned_signature(one)
+
+
+def planned_signature(found: LockedSignature) -> PlannedSignature:
+    """The signature that the machine must find, if Windows shows it."""
+    return PlannedSignature(
+        signer=found.signer,
+        thumbprint=found.thumbprint,
+        root=found.root.subject,
+        root_thumbprint=found.root.thumbprint,
+        timestamp_root=found.timestamp_root.subject if found.timestamp_root else None,
+        timestamp_root_thumbprint=found.timestamp_root.thumbprint if found.timestamp_root else None,
+        hidden=None if found.by == "own" else found.by,
+    )

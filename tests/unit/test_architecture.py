@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resources": set(),
     "certificates": {"authenticode", "documents", "errors"},
     "signing": {
-        "resources",
+        *("artifacts", "resources"),
         *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
     },
     "artifacts": {"authenticode", "errors", "files", "hosts", "lines", "resources", "signals"},
@@ -77,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("certificates", "config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle"),
         "steps",
     },
-    "locking": {"artifacts", "build", "errors", "files", "lines", "plan"},
+    "locking": {"artifacts", "build", "errors", "files", "lines", "plan", "signing"},
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
         *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "signing", "steps"),
@@ -144,6 +144,9 @@ LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
     ("imagegen.loading", "imagegen.certificates"),
     ("imagegen.pipeline", "imagegen.signing.own"),
+    ("imagegen.pipeline", "imagegen.signing.publishers"),
+    ("imagegen.signing.config_files", "imagegen.artifacts.signatures"),
+    ("imagegen.signing.config_files", "imagegen.authenticode.trust"),
     ("imagegen.cli.verbs.samples", "imagegen.signing.own"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
     ("imagegen.loading", "imagegen.plan.signatures"),
@@ -152,8 +155,9 @@ LAZY = {
     ("imagegen.rules.runtime", "tomllib"),
     *(
         ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
-        for name in ("certificates", "errors", "revocation", "signer")
+        for name in ("certificates", "errors", "revocation", "root_list", "signer")
     ),
+    ("imagegen.artifacts.crl_use", "imagegen.authenticode.revocation"),
     ("imagegen.cli.verbs.catalog", "imagegen.authenticode.root_list"),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
@@ -622,6 +626,13 @@ def test_arrows_to_the_right_are_seen(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["imagegen.providers.azure.client", "imagegen.providers.aws.client"])
 def test_clouds_inside_functions_are_fine(name: str) -> None:
     assert eager_clouds(Module(name, Path("-"), "def f() -> None:\n    import boto3\n")) == []
+
+
+def test_help_imports_nothing_but_click_and_the_command_line() -> None:
+    own = {name for name in imported_by("imagegen.cli.main") if name.startswith("imagegen.")}
+    outside = {name for name in own if not name.startswith("imagegen.cli")}
+    assert outside == {"imagegen.errors", "imagegen.lines"}
+    assert not any(name.startswith("imagegen.cli.verbs") for name in own)
 
 
 @pytest.mark.parametrize("start", ["imagegen.cli.main", "imagegen.cli.verbs.validate", "imagegen.cli.verbs.artifacts"])

@@ -62,13 +62,14 @@ def lock(
         if changes:
             raise VerificationError(
                 f"{file} is not up to date: {counted(len(changes), 'difference')}",
-                hint="see each difference above; `imagegen lock --upgrade` accepts those of base images, tags and "
-                "your own URLs",
+                hint=f"see each difference above; `{locking.lock_command(config, file)} --upgrade` accepts those of "
+                "base images, tags and your own URLs",
             )
     elif upgrade:
         _print(locking.upgrade(targets, file, names, run=run, console=console), form)
     else:
         (locking.verify_frozen if frozen else locking.look_up)(targets, file, run=run, console=console)
+        locking.tell_unsigned(targets, console)
         print_as(form, {"lock": str(file)}, [str(file)])
 
 

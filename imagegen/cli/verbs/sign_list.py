@@ -1,6 +1,7 @@
 """`imagegen sign-list`: the scripts of an image to sign, for machines that run only signed ones."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +51,9 @@ def sign_list(config: Path, target: str | None, sets: tuple[str, ...], out: Path
     if out is not None:
         _write([script for script in scripts if script.path in copies.faults], out)
     rows = [_row(script, copies) for script in scripts]
-    print_as(form, rows, [*map(_line, rows), "", *_summary(rows, out)])
+    print_as(
+        form, rows, [*map(_line, rows), "", *_summary(rows, out), *_reasons(copies, chosen.trust_sources.crl_urls)]
+    )
 
 
 def _row(script: ListedScript, copies: SignedCopies) -> dict[str, object]:
@@ -61,7 +64,7 @@ def _row(script: ListedScript, copies: SignedCopies) -> dict[str, object]:
         "size": len(script.data),
         "needed_by": "build" if script.on_image else "samples",
         "signed": fault is None,
-        "reason": fault or "",
+        "reason": fault.text if fault else "",
         "signed_until": end.strftime("%Y-%m-%d") if end else None,
     }
 
@@ -79,6 +82,14 @@ def _summary(rows: list[dict[str, object]], out: Path | None) -> Iterator[str]:
     ends = [str(row["signed_until"]) for row in rows if row["signed_until"]]
     if ends:
         yield f"{counted(len(ends), 'signature')} without a timestamp: PowerShell accepts them until {min(ends)}"
+
+
+def _reasons(copies: SignedCopies, crl_urls: tuple[str, ...]) -> Iterator[str]:
+    """Why scripts have no copy that counts, each reason once, and what was not checked."""
+    reasons = Counter(fault.summary for fault in copies.faults.values() if fault.summary)
+    yield from (f"{counted(number, 'script')}: {reason}" for reason, number in reasons.most_common())
+    if copies.data and crl_urls:
+        yield f"not checked here: the CRLs at URLs ({', '.join(crl_urls)}), which `imagegen build` downloads"
 
 
 def _write(scripts: list[ListedScript], out: Path) -> None:

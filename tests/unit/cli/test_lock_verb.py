@@ -107,6 +107,14 @@ def stored(folder: Path) -> dict[str, Any]:
     return found
 
 
+def test_a_lock_names_what_no_policy_for_signatures_could_accept(lock: LockCommand) -> None:
+    names = ["containerd", "crictl", "kube-log-runner", "kubeadm", "kubectl", "kubelet"]
+    for words, unsigned in (((), names), (OWN, [name for name in names if name != "crictl"])):
+        code, _, err = lock(*words)
+        assert code == 0
+        assert f"published without a signature: {', '.join(unsigned)}. artifacts.signatures would refuse them" in err
+
+
 def test_a_lock_says_where_a_digest_was_confirmed_and_when_a_file_was_published(
     web: Web, lock: LockCommand, tmp_path: Path
 ) -> None:
@@ -263,7 +271,7 @@ def test_frozen_names_what_is_missing_and_the_command(web: Web, lock: LockComman
         code, _, err = run(verb, SHIPPED, "--target", "aws", "--lock", file, "--frozen", *options)
         assert code == 2, err
         assert "has no entry for kubelet" in err
-        assert f"hint: run `imagegen lock {SHIPPED}`" in err
+        assert f"hint: run `imagegen lock {SHIPPED} --lock {file}`" in err
     assert web.asked == []
 
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import copy
+import datetime
 import hashlib
+import io
 import json
+import shlex
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen import locking, pipeline
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.download import Download, Fetched
 from imagegen.artifacts.image_lookup import Answer
+from imagegen.artifacts.lock import Lock
+from imagegen.cli.arguments import make_run_facts
+from imagegen.console import Console
+from imagegen.errors import VerificationError
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
+from tests.authenticode.pki import make_crl, make_root
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
+from tests.signing_support import StampedSigner, signers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +40,7 @@ PINNED = ("containerd", "crictl", "cloudbase_init")
 SETS = (*(f"overrides.{name}_url.sha256=null" for name in PINNED), "artifacts.require_sha256=false")
 KUBELET = "https://artifacts.example.com/signed/kubernetes/v1.36.2/kubelet.exe"
 CRL = "https://artifacts.example.com/signing.crl"
+OTHER_CRL = "https://artifacts.example.com/other.crl"
 
 
 class Web:
@@ -97,6 +109,64 @@ def test_a_lock_of_signed_artifacts_has_their_signers(web: Web, command: Command
     assert web.asked == []
 
 
+# Its MSI keeps a signer of its own.
+STAMPED = "artifacts.signatures.signers=[CN=Example Inc]"
+
+
+@pytest.fixture
+def stamped(web: Web, tmp_path: Path) -> None:
+    """The programs have timestamps, whose root is another one than the signer's."""
+    target = pipeline.prepare_target(load_today(SHIPPED, *SETS, STAMPED), "aws")
+    signer = StampedSigner(target.signatures)
+    web.files |= make_artifacts(target.steps, signer.sign)
+    (tmp_path / "roots.pem").write_bytes(signer.roots)
+
+
+@pytest.mark.usefixtures("stamped")
+def test_a_lock_and_a_plan_name_the_roots_of_timestamps(command: Command, tmp_path: Path) -> None:
+    assert command("lock", STAMPED)[0] == 0
+    (found,) = stored(tmp_path)["artifacts"]["kubelet"]["signed"].values()
+    root = signers().clock.chain[-1].read.sha256.lower()
+    assert found["timestamp_root"] == {"subject": "CN=Example Clock Root", "thumbprint": root}
+    code, out, _ = command("plan", STAMPED)
+    assert code == 0
+    assert f"\n  root CN=Example Clock Root\n    sha256 {root}\n    9 files with a timestamp\n  root CN=Exam" in out
+    assert "\n    9 files signed by CN=Example Inc, O=Example Inc\n  root CN=Rehearsal Root\n" in out
+
+
+@pytest.mark.usefixtures("stamped")
+def test_an_older_lock_without_the_roots_of_timestamps_is_completed(web: Web, command: Command, tmp_path: Path) -> None:
+    assert command("lock", STAMPED)[0] == 0
+    new = stored(tmp_path)
+    old = copy.deepcopy(new)
+    for signature in (one for entry in old["artifacts"].values() for one in (entry["signed"] or {}).values()):
+        del signature["timestamp_root"]
+    (tmp_path / "x.lock.json").write_text(json.dumps(old))
+    web.asked.clear()
+    code, _, err = command("plan", STAMPED)
+    assert (code, "has no entry for the signatures of containerd" in err) == (2, True)
+    assert command("lock", STAMPED)[0] == 0
+    assert (stored(tmp_path), web.asked) == (new, [])
+
+
+def test_a_wrong_lock_ends_the_build_with_the_command_that_mends_it(command: Command, run: Run, tmp_path: Path) -> None:
+    assert command("lock")[0] == 0
+    good = stored(tmp_path)
+    file, forged = tmp_path / "x.lock.json", copy.deepcopy(good)
+    forged["artifacts"]["kubelet"]["signed"][""]["by"] = "nested"
+    file.write_text(json.dumps(forged))
+    target, facts = pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws"), make_run_facts([])
+    console = Console(io.StringIO(), plain=True)
+    with pytest.raises(VerificationError, match="is wrong about the signature of 1 file") as raised:
+        locking.verify_signatures(target, Lock.model_validate(forged), file, run=facts, console=console)
+    assert raised.value.details == ("kubelet: by is nested in the lock, but own in the file",)
+    words = shlex.split(raised.value.hint.split("`")[1])
+    assert words == ["imagegen", "lock", str(SHIPPED), "--lock", str(file), "--upgrade", "kubelet"]
+    options = [word for text in SETS for word in ("--set", text)]
+    assert run(*words[1:], *options, "--target", "aws", "--plain")[0] == 0
+    assert stored(tmp_path) == good
+
+
 def test_an_unsigned_program_ends_the_lock(web: Web, command: Command, tmp_path: Path) -> None:
     web.files[KUBELET] = make_artifacts(pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws").steps)[KUBELET]
     code, out, err = command("lock")
@@ -127,6 +197,41 @@ def test_another_signer_needs_no_download(web: Web, command: Command, verb: str,
     assert code == 4
     assert "kubelet is signed by CN=Example Corporation, but artifacts.signatures.signers requires CN=Other" in err
     assert (web.asked, sorted(path.name for path in tmp_path.iterdir())) == ([], ["cache", "roots.pem", "x.lock.json"])
+
+
+@pytest.mark.parametrize("verb", ["plan", "render"])
+def test_a_plan_needs_all_scripts_signed(web: Web, command: Command, verb: str) -> None:
+    assert command("lock")[0] == 0
+    web.asked.clear()
+    code, out, err = command(verb, "artifacts.signatures.own_scripts.from=not-there")
+    assert (code, out, web.asked) == (4, "", [])
+    assert "scripts cannot run under the execution policy AllSigned" in err
+    folder = SHIPPED.parent / "not-there"
+    assert f"  common.psm1: the folder {folder} does not exist" in err
+    assert f"hint: run `imagegen sign-list {SHIPPED} --target aws --out DIR`" in err
+
+
+def test_a_list_that_is_about_no_signature_is_warned_of(web: Web, command: Command, tmp_path: Path) -> None:
+    web.files[OTHER_CRL] = make_crl(
+        make_root("CN=Other Root"), until=datetime.datetime(2999, 1, 1, tzinfo=datetime.UTC)
+    )
+    lists = f"artifacts.signatures.crls=[{CRL}, {OTHER_CRL}]"
+    code, _, err = command("lock", lists)
+    warning = f"warning: the CRL {OTHER_CRL} of artifacts.signatures.crls is about none of the signatures"
+    assert (code, err.count(warning), f"the CRL {CRL} " in err) == (0, 1, False), err
+    # Nothing was judged by this run: nothing is known.
+    assert "is about none" not in command("lock", lists)[2]
+    target = pipeline.prepare_target(load_today(SHIPPED, *SETS, lists), "aws")
+    run, said, crls = make_run_facts(()), list[str](), CrlUse()
+    lock = locking.read_lock_for(target, tmp_path / "x.lock.json")
+    locking.verify_signatures(
+        target, lock, tmp_path / "x.lock.json", run=run, console=Console(io.StringIO(), plain=True), crls=crls
+    )
+    crls.warn_of_unused(said.append)
+    crls.warn_of_unused(said.append)
+    assert crls.used == {CRL}
+    (only,) = said
+    assert OTHER_CRL in only
 
 
 def test_a_lock_without_signatures_is_completed_from_the_cache(web: Web, command: Command, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from imagegen.artifacts.credentials import PrivateHosts
 from imagegen.artifacts.download import StatusError
 from imagegen.artifacts.image_lookup import ImageRequest, LockedImage, chain_id, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
+from imagegen.artifacts.registry_client import NotThereError, RegistryClient
 from imagegen.errors import RefusedError, VerificationError
 from imagegen.hosts import ANY_HOST
 from imagegen.mirror.images import ImageCopier, WantedImage
@@ -194,6 +195,22 @@ def test_a_token_that_expired_is_renewed_once(memory: Memory, given: Given) -> N
         source.web[url].insert(0, _status(404))
     with pytest.raises(StatusError, match="2 of 2 files failed"):
         ImageCopier(Memory(), source, "now").copy(_wanted(auth=AUTH))
+
+
+def test_a_registry_that_goes_away_meanwhile_ends_with_its_reason(
+    memory: Memory, given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _with_layers(given, APP)
+    for url in source.web:
+        source.web[url].insert(0, _status(401))
+
+    def renew(*_: object) -> None:
+        raise NotThereError("the registry does not answer")
+
+    monkeypatch.setattr(RegistryClient, "renew", renew)
+    with pytest.raises(RefusedError) as refused:
+        ImageCopier(memory, source, "now").copy(_wanted(auth=AUTH))
+    assert "could not be pulled to its end: the registry does not answer" in "".join(refused.value.details)
 
 
 def _foreign(urls: list[str]) -> tuple[WantedImage, dict[str, bytes]]:
