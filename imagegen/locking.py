@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import datetime
 import functools
+import hashlib
 import shlex
+import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
 from imagegen.artifacts.crl_use import CrlUse
-from imagegen.artifacts.drift import Change, compare_locks
-from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
+from imagegen.artifacts.drift import Change, compare_locks, moved_redirects
+from imagegen.artifacts.lock import Lock, StoredLock, lock_bytes, read_stored_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
 from imagegen.artifacts.lookup import verify_signatures as verify_locked
 from imagegen.artifacts.quarantine import check_quarantine
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.signature_request import SignaturePolicy, reject_wrong_signers, with_roots_of
 from imagegen.build.tools import cache_folder
-from imagegen.errors import ConfigError, errors_of
-from imagegen.files import write_file
+from imagegen.errors import ConfigError, RefusedError, errors_of
+from imagegen.files import swap_file
 from imagegen.lines import counted
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from imagegen.pipeline import PreparedTarget
     from imagegen.providers import RunFacts
 
+_ATTEMPTS: Final = 5
 # Nothing is written, so that everything may have changed.
 _CHECK: Final = Refresh(None, accepts_public=True, accepts_own=True)
 
@@ -64,24 +67,32 @@ def default_lock(config: Path) -> Path:
 
 def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
     """Read the lock. If it is missing or incomplete, the error names the command that writes it."""
-    lock = read_lock(file, {target.name: target.cloud.base_form})
+    return read_stored_lock_for(target, file).lock
+
+
+def read_stored_lock_for(target: PreparedTarget, file: Path) -> StoredLock:
+    """The same, with the digest of its bytes."""
+    stored = _read([target], file)
+    check_complete(target, stored.lock if stored else None, file)
+    if stored is None:
+        raise AssertionError("a lock that does not exist is not complete")
+    return stored
+
+
+def check_complete(target: PreparedTarget, lock: Lock | None, file: Path) -> None:
+    """Reject a lock that has not everything for this target."""
     missing = find_missing(target.spec, lock, target.steps, target.cloud)
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} has no entry for {', '.join(missing)}"
         raise ConfigError(what, hint=f"run `{lock_command(target.loaded.file, file)}`, which looks it up")
     reject_wrong_signers(target.signatures, lock.artifacts)
-    return lock
 
 
 def look_up(
     targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console, crls: CrlUse | None = None
-) -> Lock:
+) -> StoredLock:
     """Complete the lock: only missing entries are looked up. `crls` learns the CRLs and what they are about."""
-    old = _read(targets, file)
-    lock = _look_up(targets, old, file, KEEP, run, console, crls)
-    _check_age(targets, lock, run)
-    _write(lock, old, file, console)
-    return lock
+    return _update(targets, file, KEEP, run, console, crls)[1]
 
 
 def tell_unsigned(targets: Sequence[PreparedTarget], console: Console) -> None:
@@ -104,40 +115,64 @@ def upgrade(
 ) -> list[Change]:
     """Look up these entries again, or all; return what changed. A public URL must still have the same bytes."""
     _check_names(targets, names)
-    old = _read(targets, file)
     refresh = Refresh(frozenset(names) if names else None, accepts_own=True)
-    lock = _look_up(targets, old, file, refresh, run, console)
-    _check_age(targets, lock, run)
-    _write(lock, old, file, console)
-    return compare_locks(old, lock)
+    old, now = _update(targets, file, refresh, run, console)
+    return compare_locks(old, now.lock)
+
+
+def _update(
+    targets: Sequence[PreparedTarget],
+    file: Path,
+    refresh: Refresh,
+    run: RunFacts,
+    console: Console,
+    crls: CrlUse | None = None,
+) -> tuple[Lock | None, StoredLock]:
+    """The old and the new lock. If another run wrote the lock meanwhile, this begins again with what it wrote."""
+    for _ in range(_ATTEMPTS):
+        stored = _read(targets, file)
+        old = stored.lock if stored else None
+        lock = _look_up(targets, old, file, refresh, run, console, crls)
+        _check_age(targets, lock, run)
+        if stored and lock == old:
+            return old, stored
+        content = lock_bytes(lock)
+        if swap_file(file, content, stored.sha256 if stored else None):
+            _say_locked(lock, file, console)
+            return old, StoredLock(file, lock, hashlib.sha256(content).hexdigest())
+        console.say(f"another run changed {file} meanwhile: its entries are kept, and the others are looked up again")
+    raise RefusedError(f"{file} was changed by other runs {_ATTEMPTS} times", hint="run it again when they have ended")
 
 
 def find_drift(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> list[Change]:
     """Look up everything again, and return in what the lock differs. Writes nothing but the cache."""
-    old = _read(targets, file)
-    return compare_locks(old, _look_up(targets, old, file, _CHECK, run, console))
+    stored = _read(targets, file)
+    old = stored.lock if stored else None
+    now = _look_up(targets, old, file, _CHECK, run, console)
+    for line in moved_redirects(old, now):
+        console.say(f"note: {line}")
+    return compare_locks(old, now)
 
 
-def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> Lock:
+def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> StoredLock:
     """The lock, which must be complete. What the cache has of it is hashed. Nothing is downloaded."""
-    locks = [read_lock_for(target, file) for target in targets]
-    lock = locks[0]
+    stored = read_stored_lock_for(targets[0], file)
+    lock = stored.lock
+    for target in targets[1:]:
+        check_complete(target, lock, file)
     _check_age(targets, lock, run)
     digests = {lock.artifacts[name].sha256 for name in _requests(targets)}
     whole = open_cache(run, console).verify(digests)
     absent = f", {len(digests - whole)} not in the cache" if digests - whole else ""
     console.say(f"{file} is complete: {counted(len(whole), 'file')} verified in the cache{absent}")
-    return lock
+    return stored
 
 
-def _read(targets: Sequence[PreparedTarget], file: Path) -> Lock | None:
-    return read_lock(file, {target.name: target.cloud.base_form for target in targets})
+def _read(targets: Sequence[PreparedTarget], file: Path) -> StoredLock | None:
+    return read_stored_lock(file, {target.name: target.cloud.base_form for target in targets})
 
 
-def _write(lock: Lock, old: Lock | None, file: Path, console: Console) -> None:
-    if lock == old:
-        return
-    write_file(file, lock_bytes(lock))
+def _say_locked(lock: Lock, file: Path, console: Console) -> None:
     pulled = f", {counted(len(lock.images), 'container image')}" if lock.images else ""
     what = f"{counted(len(lock.artifacts), 'artifact')}{pulled} and {counted(len(lock.base_images), 'base image')}"
     console.say(f"locked {what} in {file}")
@@ -167,7 +202,8 @@ def _look_up(
     crls: CrlUse | None = None,
 ) -> Lock:
     images_asked = {name: request for target in targets for name, request in target.images.items()}
-    _check_own_files(targets, run, console, crls or CrlUse())
+    crls = crls or CrlUse()
+    _check_own_files(targets, run, console, crls)
     # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
     asking = targets if find_unlocked_images(images_asked, old, refresh) else ()
     credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
@@ -180,24 +216,26 @@ def _look_up(
     if policy and policy.requests.keys() <= policy.crls.judged and not targets[0].spec.facts.all_signed:
         policy.crls.warn_of_unused(console.warn)
     images = lock_images(images_asked, old, sources.ask, refresh=refresh, console=console, credentials=credentials)
+    if old and len(targets) < len(targets[0].loaded.specs):
+        # The others' entries: what is looked up for one target takes nothing from another.
+        artifacts, images = {**old.artifacts, **artifacts}, {**old.images, **images}
     return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
 
 
-def _sources(
-    targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse | None
-) -> Sources:
-    hosts = targets[0].hosts
+def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse) -> Sources:
+    hosts, stop = targets[0].hosts, threading.Event()
     return Sources(
         environ=run.environ,
         cache=open_cache(run, console),
-        ask=ask_over_https(run.environ, console, hosts=hosts),
+        ask=ask_over_https(run.environ, console, hosts=hosts, stop=stop),
+        stop=stop,
         console=console,
         hosts=hosts,
         private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),
         upgrade=f"{lock_command(targets[0].loaded.file, file)} --upgrade",
-        signatures=_signature_policy(targets, run, console, crls or CrlUse()),
+        signatures=_signature_policy(targets, run, console, crls),
     )
 
 
@@ -225,7 +263,8 @@ def _check_own_files(targets: Sequence[PreparedTarget], run: RunFacts, console: 
     """Verify the operator's own files that must be signed. No stand-in takes their place in a rehearsal, so the roots
     are always those of the config."""
     found = [one for target in targets for one in target.own_files]
-    check_own_files(found, functools.partial(_load_trust, targets[0].trust_sources, targets[0], run, console, crls))
+    load = functools.partial(_load_trust, targets[0].trust_sources, targets[0], run, console, crls)
+    check_own_files(found, load, crls)
 
 
 def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, console: Console) -> None:
@@ -241,7 +280,8 @@ def verify_signatures(
 ) -> None:
     """Verify what must be signed in the bytes that the lock pins: a lock is not trusted, and time goes on. `crls`
     learns the CRLs and what they are about."""
-    _check_own_files([target], run, console, crls or CrlUse())
+    crls = crls or CrlUse()
+    _check_own_files([target], run, console, crls)
     if not target.signatures:
         return
     wanted = {name: request for name, request in _requests([target]).items() if name in target.signatures}

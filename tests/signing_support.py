@@ -18,6 +18,7 @@ from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
 from imagegen.signing.block import is_script
 from imagegen.signing.own import list_own_scripts
+from imagegen.signing.shipped import read_shipped
 from tests.authenticode.pki import CODE, STAMP, Identity, issue
 from tests.authenticode.signing import Options, sign_pe, sign_script
 from tests.conftest import REPOSITORY, load_today, make_test_lock
@@ -97,9 +98,8 @@ def write_config(folder: Path, more: str = "", *, sets: tuple[str, ...] = ()) ->
 def listed(config: loading.Loaded, target: str) -> tuple[ListedScript, ...]:
     """The scripts of an image of this config."""
     prepared = pipeline.prepare_target(config, target)
-    return list_own_scripts(
-        prepared.spec, config.steps, pipeline.read_shipped(prepared).to_sign(prepared.cloud), samples={}
-    )
+    shipped = read_shipped(config.contents.packer, prepared.spec.provider)
+    return list_own_scripts(prepared.spec, config.steps, shipped.to_sign(prepared.cloud.boot_files), samples={})
 
 
 def sign_all(

@@ -17,6 +17,7 @@ from imagegen.signing.block import is_script
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from imagegen.artifacts.crl_use import CrlUse
     from imagegen.authenticode.model import Trust
     from imagegen.plan.model import PlannedSignature
     from imagegen.settle.spec import Spec
@@ -108,17 +109,22 @@ def _group(spec: Spec, group: str, key: str, files: list[_OwnFile]) -> OwnFiles:
     return OwnFiles(request, {file.path: file.data for file in files}, names)
 
 
-def trust_without_downloads(spec: Spec) -> Trust:
-    """What the config trusts now. Of the CRLs only those in files count: a plan downloads nothing."""
+def trust_without_downloads(spec: Spec, crls: CrlUse) -> Trust:
+    """What the config trusts now. The CRLs in files count, and those that were downloaded for this run: a plan
+    downloads nothing."""
     from imagegen.authenticode.trust import load_trust
 
     sources = trust_sources(spec)
     roots = [] if sources.roots is None else [sources.roots]
-    return load_trust(now=datetime.datetime.now(datetime.UTC), roots=roots, crls=sources.crl_files.values())
+    crls.add(sources.crl_files)
+    return load_trust(now=datetime.datetime.now(datetime.UTC), roots=roots, crls=crls.data.values())
 
 
-def check_own_files(found: Iterable[OwnFiles], load_trust: Callable[[], Trust]) -> dict[str, PlannedSignature]:
-    """The signatures of the programs and scripts by their sha256. One error has all that is wrong."""
+def check_own_files(
+    found: Iterable[OwnFiles], load_trust: Callable[[], Trust], crls: CrlUse
+) -> dict[str, PlannedSignature]:
+    """The signatures of the programs and scripts by their sha256. One error has all that is wrong. `crls` learns which
+    CRLs are about them."""
     found = list(found)
     if not found:
         return {}
@@ -132,6 +138,7 @@ def check_own_files(found: Iterable[OwnFiles], load_trust: Callable[[], Trust]) 
         return {}
     trust, scratch = load_trust(), Path(tempfile.gettempdir())
     checked = [(one, check_files(one.request, one.data, trust, scratch)) for one in programs]
+    crls.note(chain for _, result in checked for chain in result.chains)
     # Targets share most of them.
     if problems := dict.fromkeys(problem for _, result in checked for problem in result.problems):
         raise SignatureError(problems)

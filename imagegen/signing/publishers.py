@@ -9,6 +9,7 @@ import base64
 import dataclasses
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.found_signature import find_rule
 from imagegen.artifacts.signature_request import SignatureError, SignatureProblem, issuers_of, place
 from imagegen.authenticode.certificates import read_certificate
 from imagegen.authenticode.errors import MalformedData
@@ -16,10 +17,10 @@ from imagegen.authenticode.signer import CertificatePattern
 from imagegen.signing.block import is_script
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from imagegen.artifacts.lock import LockedArtifact, LockedSignature
-    from imagegen.artifacts.signature_request import SignatureRequest
+    from imagegen.artifacts.signature_request import LockedCertificate, SignatureRequest
     from imagegen.authenticode.model import Certificate
 
 
@@ -66,18 +67,22 @@ def _find_publisher(
         publisher = read_certificate(base64.b64decode(signature.certificate or ""))
     except MalformedData:
         return SignatureProblem(f"the lock does not have the certificate that signed {where}", again)
-    if publisher in known or _is_named(request, publisher, signature):
+    issuers = _issuers(signature)
+    if publisher in known or _is_named(request, publisher, issuers):
         return publisher
-    return _unnamed(request, where, publisher)
+    return _unnamed(request, where, publisher, find_rule(publisher, issuers))
 
 
-def _is_named(request: SignatureRequest, publisher: Certificate, signature: LockedSignature) -> bool:
-    """Whether a rule is about this signer, and not only about a CA above it."""
+def _issuers(signature: LockedSignature) -> tuple[LockedCertificate, ...]:
     try:
-        issuers = issuers_of(signature)
+        return issuers_of(signature)
     except ValueError:
         # A certificate may have no name. Then no rule about a CA matches.
-        issuers = ()
+        return ()
+
+
+def _is_named(request: SignatureRequest, publisher: Certificate, issuers: Sequence[LockedCertificate]) -> bool:
+    """Whether a rule is about this signer, and not only about a CA above it."""
     return any(
         condition.signer != CertificatePattern() and not condition.differences(publisher, issuers)
         for rule in request.signers
@@ -85,8 +90,8 @@ def _is_named(request: SignatureRequest, publisher: Certificate, signature: Lock
     )
 
 
-def _unnamed(request: SignatureRequest, where: str, publisher: Certificate) -> SignatureProblem:
-    in_yaml = "'" + str(publisher.subject).replace("'", "''") + "'"
+def _unnamed(request: SignatureRequest, where: str, publisher: Certificate, rule: str) -> SignatureProblem:
+    in_yaml = "'" + rule.replace("'", "''") + "'"
     # The signer of an override is one, those of the section are a list.
     if request.key.endswith(".signer"):
         advice = f"set {request.key} to {in_yaml}"

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resources": set(),
     "certificates": {"authenticode", "documents", "errors"},
     "signing": {
-        *("artifacts", "resources"),
+        *("artifacts", "contents", "providers", "resources"),
         *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
     },
     "artifacts": {"authenticode", "errors", "files", "hosts", "lines", "resources", "signals"},
@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("render", "resources"),
     },
     "mirror": {
-        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources", "signals"),
+        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources"),
     },
     "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
@@ -79,7 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "locking": {"artifacts", "build", "errors", "files", "lines", "plan", "signing"},
     "pipeline": {
-        *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
+        *("artifacts", "build", "canonical", "console", "doctor", "errors", "files", "hosts", "imagegen"),
         *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "signing", "steps"),
     },
     "samples": {"catalog", "errors", "files", "providers", "templating"},

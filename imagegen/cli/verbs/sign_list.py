@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from imagegen import pipeline
 from imagegen.cli import options
 from imagegen.cli.arguments import choose_targets
 from imagegen.cli.output import print_as
@@ -19,6 +18,7 @@ from imagegen.signing.block import is_signed, without_signature
 from imagegen.signing.copies import SignedCopies
 from imagegen.signing.listing import ListedScript
 from imagegen.signing.own import list_own_scripts, look_for_copies
+from imagegen.signing.shipped import read_shipped
 
 
 @click.command("sign-list")
@@ -45,7 +45,8 @@ def sign_list(config: Path, target: str | None, sets: tuple[str, ...], out: Path
     The list needs no lock. It changes with imagegen, with the config and with your scripts.
     """
     [chosen] = choose_targets(options.load_config(config, sets), target, one=True)
-    sources = pipeline.read_shipped(chosen).to_sign(chosen.cloud)
+    shipped = read_shipped(chosen.loaded.contents.packer, chosen.spec.provider)
+    sources = shipped.to_sign(chosen.cloud.boot_files)
     scripts = list_own_scripts(chosen.spec, chosen.loaded.steps, sources, sample_scripts())
     copies = look_for_copies(scripts, chosen.spec)
     if out is not None:

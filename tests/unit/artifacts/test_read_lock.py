@@ -151,6 +151,8 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
         ),
         ({"artifacts": {"a": {**ARTIFACT, "confirmed": [f"{SHA_URL}?sig=x"]}}}, "must have no query"),
         ({"artifacts": {"a": {**ARTIFACT, "confirmed": ["http://x.test/a"]}}}, "must start with https://"),
+        ({"artifacts": {"a": {**ARTIFACT, "redirected_to": f"{SHA_URL}?sig=x"}}}, "must have no query"),
+        ({"artifacts": {"a": {**ARTIFACT, "redirected_to": "http://x.test/a"}}}, "must start with https://"),
         ({"artifacts": {"a": {**ARTIFACT, "confirmed": []}}}, "artifacts.a.confirmed: "),
         ({"artifacts": {"a": {**ARTIFACT, "signed": {"a.exe": SIGNATURE}}}}, "'a.exe' is not one of the members"),
         ({"artifacts": {"a": {**ARCHIVE, "signed": {"../a.exe": SIGNATURE}}}}, "is not a valid path of a file"),

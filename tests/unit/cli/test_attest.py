@@ -123,6 +123,10 @@ def test_a_manifest_is_found_by_the_id_of_its_image(run: Run, tmp_path: Path, mo
     }
     # The documents are no manifests.
     assert run("manifest", "list")[0] == 0
+    # An id in capitals, and the file itself.
+    assert run("verify", "A1A1")[0] == 0
+    assert run("manifest", "show", path)[:2] == run("manifest", "show", "a1a1")[:2]
+    assert run("manifest", "show", "none.json")[0] == ExitCode.USAGE
     assert run("attest", "b2") == (
         ExitCode.USAGE,
         "",

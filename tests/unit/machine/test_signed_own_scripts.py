@@ -9,8 +9,6 @@ import pytest
 from imagegen.rehearsal.machine.certificates import ROOT, Certificate
 from tests.authenticode.pki import NOW, make_signer, pki
 from tests.authenticode.signing import sign_script
-from tests.powershell.mend import Mend, find_faults, find_unseen
-from tests.powershell.standing import in_order
 from tests.unit.machine.conftest import Bench, sha
 
 TEXT = b"Write-Output 1\n"
@@ -40,6 +38,7 @@ def test_a_script_runs_only_with_the_signature_of_the_plan(bench: Bench, case: s
     bench.signatures[sha(data)] = {
         **{"signer": str(signer.subject), "thumbprint": signer.sha256.lower(), "root": str(root.subject)},
         **{"root_thumbprint": root.sha256.lower(), "hidden": None},
+        **{"timestamp_root": None, "timestamp_root_thumbprint": None},
     }
     source = bench.text("harden.ps1", data)
     fields: dict[str, Any] = {"name": "harden.ps1", "source": source, "sha256": sha(data), "arguments": []}
@@ -50,13 +49,3 @@ def test_a_script_runs_only_with_the_signature_of_the_plan(bench: Bench, case: s
     assert bench.machine.files.exists(MARK) == (not says)
     if not says:
         assert bench.kept("report.json")["signatures"] == {sha(data): "machine"}
-
-
-CHECK = "Assert-Signature -Path $file -Name $Resource.source -Digest $Resource.sha256 -Context $Context"
-RUN = "Invoke-Native -FilePath (Get-SystemTool -Name 'WindowsPowerShell\\v1.0\\powershell.exe')"
-MEND = Mend("signed-scripts", "packer/guest/kinds/script.ps1", (in_order(CHECK, RUN),), ((f"        {CHECK}\n", ""),))
-
-
-def test_the_engine_itself_checks_before_it_runs() -> None:
-    """The model shows what the check is for; this shows that the script has it, and that its loss is seen."""
-    assert (find_faults(MEND), find_unseen(MEND)) == ([], [])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import locking, pipeline
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.download import Download, Fetched
 from imagegen.artifacts.lock import Lock
 from imagegen.artifacts.signature_request import SignatureError
@@ -152,7 +153,7 @@ REFUSED = {
         "harden.ps1",
         signed_script().replace(b"Output 1", b"Output 2"),
         f"scripts[0]: harden.ps1 is rejected by {KEY}: altered: the file was changed after it was signed",
-        "find out what changed the file after it was signed, or set scripts[0] to another one",
+        "find out what changed the file after it was signed, or set scripts[0] to another file",
     ),
 }
 
@@ -297,4 +298,16 @@ def test_no_stand_in_takes_the_place_of_an_own_file(tmp_path: Path, run: RunFact
     (tmp_path / "other.pem").write_bytes(signers().stranger.chain[-1].pem)
     environ = {"IMAGEGEN_SIGNING_ROOTS": str(tmp_path / "other.pem")}
     target = prepare(tmp_path)
-    locking._check_own_files([target], dataclasses.replace(run, environ=environ), Console(io.StringIO(), plain=True))
+    rehearsal = dataclasses.replace(run, environ=environ)
+    locking._check_own_files([target], rehearsal, Console(io.StringIO(), plain=True), CrlUse())
+
+
+def test_a_list_about_an_own_file_alone_is_not_in_vain(tmp_path: Path, run: RunFacts) -> None:
+    """Of the other one a warning says that it revokes nothing."""
+    for name, identity in {"used.crl": signers().signer.chain[1], "other.crl": signers().stranger.chain[-1]}.items():
+        (tmp_path / name).write_bytes(make_crl(identity, []))
+    target = prepare(tmp_path, {}, POLICY, "artifacts.signatures.crls=[used.crl, other.crl]")
+    crls = CrlUse()
+    locking._check_own_files([target], run, Console(io.StringIO(), plain=True), crls)
+    assert crls.used == {"used.crl"}
+    assert crls.data.keys() == {"used.crl", "other.crl"}
