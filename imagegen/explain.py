@@ -148,6 +148,10 @@ def narrow(explanation: Explanation, wanted: str) -> Explanation:
     # A key of an omitted section has no value: the section explains it.
     while not any(is_below(path, wanted) for path in every):
         if wanted not in known_keys or "." not in wanted:
+            if written.startswith(f"{FACTS}.") and written.removeprefix(f"{FACTS}.") in Facts.__dataclass_fields__:
+                raise ConfigError(
+                    f"{written} is not in use in this config", hint="`imagegen explain CONFIG facts` lists those in use"
+                )
             raise ConfigError(f"the config has no {written!r}", hint=_nearest(written, explanation))
         wanted = wanted.rpartition(".")[0]
     return dataclasses.replace(

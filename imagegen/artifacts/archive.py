@@ -170,7 +170,9 @@ def _readable(name: str) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
-        raise VerificationError(f"{name} cannot be read as an archive: {error}") from error
+        raise VerificationError(
+            f"{name} cannot be read as an archive: {error}", hint="it is cut off or damaged: download it again"
+        ) from error
 
 
 @dataclasses.dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import functools
+import socket
 import ssl
 import threading
 import urllib.parse
@@ -48,6 +49,10 @@ class TransportError(Exception):
 
 class LateError(TransportError):
     """The response, or the next part of it, did not arrive in time."""
+
+
+class UnknownHostError(TransportError):
+    """There is no host of this name. Another attempt would have the same answer."""
 
 
 def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
@@ -182,7 +187,15 @@ def _own_errors() -> Iterator[None]:
         reason = str(error) or type(error).__name__
         if isinstance(error, httpx.ReadError) and "UNEXPECTED_EOF" in reason:
             reason = "the connection was cut before the end of the response"
-        raise TransportError(reason) from error
+        kind = UnknownHostError if _is_unknown_host(error) else TransportError
+        raise kind(reason) from error
+
+
+def _is_unknown_host(error: BaseException | None) -> bool:
+    """Whether the resolver said that the name does not exist. That it has no answer now is another error."""
+    while error is not None and not isinstance(error, socket.gaierror):
+        error = error.__cause__ or error.__context__
+    return error is not None and error.args[0] in (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
 def chunks(response: httpx.Response, silence_s: float | None = None) -> Iterator[bytes]:

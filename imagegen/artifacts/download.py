@@ -165,6 +165,13 @@ class Download:
                         f"{self.label} could not be downloaded: {reason}",
                         hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
                     ) from error
+                if isinstance(error, connection.UnknownHostError):
+                    raise RefusedError(
+                        f"{self.label} could not be downloaded: there is no host of this name ({reason})",
+                        hint=self._hint(
+                            "check the host name, DNS and HTTPS_PROXY; in a closed network set artifacts.mirror"
+                        ),
+                    ) from error
                 failures = 1 if part.size > before else failures + 1
                 misbehaved += isinstance(error, (MisbehavedError, connection.LateError))
                 count = max(failures, misbehaved)

@@ -56,6 +56,8 @@ class SignatureRequest:
     """The config's key that replaces the artifact, for hints."""
     published: str = ""
     """What is known of the signatures of the published artifact, for hints."""
+    signed_by: str = ""
+    """Who is known to sign the published artifact, for hints."""
     with_contents: bool = False
     """Whether the files inside an MSI package must be signed too."""
 

@@ -19,6 +19,7 @@ from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.authenticode.cms import read_signed_data
 from imagegen.authenticode.contents import ListedSubject, read_trust_list
 from imagegen.authenticode.model import Certificate, TrustedRoot
+from imagegen.authenticode.signer import presets
 from imagegen.authenticode.usages import CODE_SIGNING, TIME_STAMPING
 
 _PROPERTY: Final = "1.3.6.1.4.1.311.10.11."
@@ -46,6 +47,15 @@ def read_public_roots() -> tuple[tuple[TrustedRoot, ...], str]:
         if usages is None or usages & _WANTED:
             roots.append(_root(row, usages, read_certificate(certificates[row.identifier]), source))
     return tuple(roots), source
+
+
+def read_preset_roots() -> list[Certificate]:
+    """The roots to which the signers of presets lead, for operators who list their own roots. Without those that the
+    list limits, because own roots have no limits."""
+    conditions = (condition for preset in presets().values() for condition in preset.conditions)
+    named = {condition.issuer.thumbprint for condition in conditions if condition.issuer}
+    roots = [root for root in read_public_roots()[0] if root.certificate.sha256 in named]
+    return [root.certificate for root in roots if root.disabled_since is None and root.issued_before is None]
 
 
 def _root(row: ListedSubject, usages: frozenset[str] | None, certificate: Certificate, source: str) -> TrustedRoot:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from imagegen.artifacts.archive import NAMES, ArchiveFormat
 from imagegen.artifacts.members import find_ambiguous, is_program
-from imagegen.cli.override_fit import find_overrides
+from imagegen.cli.override_fit import find_missing, find_overrides
 from imagegen.lines import counted
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def _signature_lines(found: FoundSignature, lead: str) -> Iterator[str]:
         ("SHA-1", found.thumbprint),
         ("issuer", found.issuer),
         *(("above it", issuer) for issuer in between),
-        ("root", found.root or ("not found" if found.signer else "")),
+        # Of other faults, nobody has looked for the root.
+        ("root", found.root or ("not found" if found.signer and found.verdict == "untrusted" else "")),
         ("timestamp", stamp or ("none" if found.signer else "")),
         ("hint", found.advice),
     )
@@ -158,6 +159,8 @@ def _override_lines(found: Inspection, overrides: Mapping[str, Override]) -> Ite
             yield f"      {key}: {value if key == 'sha256' else text}"
         if "signer" not in override and (why := _why_no_signer(_signatures(found))):
             yield f"      # no signer: {why}"
+        for program, other, always in find_missing(_file_names(found), name):
+            yield f"      # {program} is not in it: set {other} too{'' if always else ', if the config needs it'}"
 
 
 def _why_no_signer(signatures: Mapping[str, FoundSignature]) -> str:

@@ -50,6 +50,17 @@ def find_overrides(names: Iterable[str], url: str, *, product: str = "") -> list
     return [*sorted(whole), *sorted(name for name in single - covered if name)]
 
 
+def find_missing(names: Iterable[str], base: str) -> Iterator[tuple[str, str, bool]]:
+    """The programs of a base URL that an archive with these files lacks: each with the override that brings it, and
+    whether every config needs it."""
+    have = {name.lower() for name in names}
+    for step in loading.load_steps().values():
+        for meta in step.meta.artifacts.values():
+            name = _name(str(meta.path))
+            if meta.base and meta.override == base and meta.file_override and name not in have:
+                yield name, meta.file_override, not step.meta.when
+
+
 def _fitting_bases(judged: Sequence[tuple[ArtifactMeta, bool]]) -> Iterator[str]:
     """The base URLs that an archive fits: it has several of their files, or all if each has no override of its own."""
     bases: dict[str, list[tuple[ArtifactMeta, bool]]] = {}

@@ -45,7 +45,7 @@ def override_lines(found: Mapping[str, Sequence[ReplacedArtifact]], width: int) 
     for name, artifacts in found.items():
         yield from textwrap.wrap(f"{name}: {_content(artifacts)}", width, subsequent_indent="    ")
         # Not wrapped, so that an address can be copied.
-        yield from (f"  {artifact.address}" for artifact in artifacts)
+        yield from dict.fromkeys(f"  {artifact.address}" for artifact in artifacts)
 
 
 def _content(artifacts: Sequence[ReplacedArtifact]) -> str:

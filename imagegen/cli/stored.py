@@ -10,7 +10,7 @@ from imagegen.lines import counted
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.store import Listing, LocalStore
 
-_ID: Final = re.compile(r"[0-9a-f]{1,64}")
+_ID: Final = re.compile(r"[0-9A-Fa-f]{1,64}")
 
 
 def find_store(folder: Path | None, out: Path) -> Path:
@@ -22,28 +22,33 @@ def find_store(folder: Path | None, out: Path) -> Path:
 
 def choose_manifest(image_id: str, listing: Listing, store: Path) -> ImageManifest:
     """The one manifest whose image id begins so."""
-    found = [item for item in listing.records if item.image_id.startswith(image_id)]
+    found = [item for item in listing.records if item.image_id.startswith(image_id.lower())]
     if not found:
         listing.reject_bad()
     if len(found) != 1:
         what = "no manifest" if not found else counted(len(found), "manifest")
-        raise ConfigError(
-            f"{what} in {store} of an image {image_id!r}",
-            hint=f"`imagegen manifest list {shlex.quote(str(store.parent))}` shows them",
-        )
+        hint = f"run `imagegen manifest list {shlex.quote(str(store.parent))}` to see them"
+        if not listing.records:
+            hint = f"give the --out folder of the build as FOLDER, after {image_id}"
+        raise ConfigError(f"{store} has {what} whose image id begins with {image_id!r}", hint=hint)
     return found[0]
+
+
+def is_image_id(name: str) -> bool:
+    """Whether a name can be the start of an image's id."""
+    return _ID.fullmatch(name) is not None
 
 
 def find_manifest_file(name: str, folder: Path | None) -> Path:
     """The file of a manifest: a path, or the start of an image's id in a store."""
-    if _ID.fullmatch(name) and not Path(name).exists():
+    if is_image_id(name) and not Path(name).exists():
         root = find_store(folder, Path("out"))
         store = LocalStore(root)
         found = choose_manifest(name, store.list(), root)
         return store.path(found.name, found.target, found.image_id, found.labels)
+    if not Path(name).exists():
+        hint = "give the file of a manifest, or the start of its image's id, which `imagegen manifest list` shows"
+        raise ConfigError(f"{name} does not exist", hint=hint)
     if folder is not None:
         raise ConfigError(f"{name} is a file, so FOLDER has no effect", hint=f"leave {folder} out")
-    if not Path(name).exists():
-        hint = "give the file of a manifest, or the start of its image's id: `imagegen manifest list` shows both"
-        raise ConfigError(f"{name} does not exist", hint=hint)
     return Path(name)

@@ -48,8 +48,8 @@ class Answers:
     allow_eol: bool = False
 
 
-def find_problem(question: str, answer: str | list[str]) -> str:
-    """Why an answer is invalid; empty if it is valid."""
+def find_problem(question: str, answer: str | list[str]) -> tuple[str, str] | None:
+    """Why an answer is invalid, and a hint; None if it is valid."""
     path = answer_paths()[question]
     data: Any = answer
     for part in reversed(path):
@@ -60,8 +60,8 @@ def find_problem(question: str, answer: str | list[str]) -> str:
         document = Document("", data, {path[:length]: 1 for length in range(len(path) + 1)})
         # All other required keys are missing here: that is no problem of this answer.
         about = [one for one in model_problems(error, document, ImageConfig) if one.path.startswith(dotted(path))]
-        return f"{about[0].message}. {about[0].hint}".strip() if about else ""
-    return ""
+        return (about[0].message, about[0].hint) if about else None
+    return None
 
 
 def starter_text(answers: Answers, *, modeline: bool) -> str:

@@ -41,7 +41,9 @@ def _check_is_below(value: object) -> object:
     if isinstance(value, str) and "\\" in value:
         raise InvalidValue(f"{quoted(value)} has a backslash", "write / between folders, also on Windows")
     if isinstance(value, str) and (value.startswith("/") or ".." in value.split("/")):
-        raise InvalidValue(f"{quoted(value)} leads out of the config's folder", "put the file into it, or below it")
+        raise InvalidValue(
+            f"{quoted(value)} leads out of the config's folder", "write a path in this folder or below it"
+        )
     return value
 
 

@@ -67,14 +67,16 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
         case "extra_forbidden":
             return f"unknown key {quoted(location[-1])}", nearest(str(location[-1]), known_keys(model, tried[:-1]))
         case "missing":
-            return f"the key {quoted(location[-1])} is required", _description(model, tried)
+            return f"the key {quoted(location[-1])} is required", _missing_hint(model, tried)
         case "string_type" if isinstance(given, Unquoted):
             read_as = "a date" if math.isnan(given) else f"the number {float(given)!r}"
             return f"{given.text} without quotes is {read_as}, not a string", f'write "{given.text}"'
         case "string_type" if isinstance(given, (int, float)) and not isinstance(given, bool):
             return f"must be a string, not the number {given}", f'write "{given}"'
         case "string_type":
-            return f"must be a string, not {type_of(given)}", ""
+            meant = given[0] if isinstance(given, list) and len(given) == 1 else None
+            hint = f"write {quoted(_without_secrets(meant))}" if isinstance(meant, str) else ""
+            return f"must be a string, not {type_of(given)}", hint
         case "string_pattern_mismatch":
             return _describe_mismatch(item, location, model)
         case "literal_error" if not isinstance(given, str) and f"'{given}'" in str(context.get("expected")):
@@ -90,8 +92,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return f"unknown {_noun(location)} {quoted(given)}", nearest(str(given), known)
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
             wanted = {"int_type": "an integer", "bool_type": "true or false", "list_type": "a list"}.get(kind, "a map")
-            meant = _OLD_BOOLEANS.get(str(given)) if kind == "bool_type" else None
-            return f"must be {wanted}, not {type_of(given)}", f"write {meant}" if meant else ""
+            return f"must be {wanted}, not {type_of(given)}", _hint_for_type(kind, given, known_keys(model, tried))
         case "greater_than_equal":
             return f"{given} is below the minimum of {context['ge']}", f"write {context['ge']} or more"
         case "less_than_equal":
@@ -104,6 +105,41 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
         case _:
             message = str(item["msg"])
             return message[:1].lower() + message[1:], ""
+
+
+def _hint_for_type(kind: str, given: object, keys: Sequence[str]) -> str:
+    """What to write in place of a value of another type; empty if that cannot be told."""
+    text = str(given)
+    if kind == "bool_type" and text in _OLD_BOOLEANS:
+        return f"write {_OLD_BOOLEANS[text]}"
+    if kind == "list_type" and isinstance(given, str):
+        return f"write [{quoted(_without_secrets(given))}]"
+    if kind == "list_type":
+        return "write [{…}], or each item after a dash" if isinstance(given, dict) else ""
+    if kind == "int_type":
+        number = re.match("[0-9]+", text)
+        return f"write {number[0]}" if number else ""
+    return f"write a map with keys such as {keys[0]}" if keys and kind != "bool_type" else ""
+
+
+def _missing_hint(model: type[pydantic.BaseModel], path: YamlPath) -> str:
+    """The key with an example, or what it is."""
+    example = _example_of(_at(model, path)[1])
+    return f"write {path[-1]}: {example}" if example else _description(model, path)
+
+
+def _example_of(field: pydantic.fields.FieldInfo | None) -> str:
+    """A value for a key, in one line; empty if there is no example for all that it needs."""
+    if field is None:
+        return ""
+    if field.examples:
+        return json.dumps(field.examples[0], ensure_ascii=False)
+    inner = next(iter(models_in(field.annotation)), None)
+    required = {name: one for name, one in inner.model_fields.items() if one.is_required()} if inner else {}
+    parts = {name: _example_of(one) for name, one in required.items()}
+    if not parts or not all(parts.values()):
+        return ""
+    return f"{{{', '.join(f'{name}: {text}' for name, text in parts.items())}}}"
 
 
 def _describe_mismatch(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:
@@ -120,6 +156,8 @@ def _describe_mismatch(item: ErrorDetails, location: YamlPath, model: type[pydan
         return "this is not a valid name of an environment variable", _form(model, tried, pattern)
     if (meant := _meant_string(given, pattern)) is not None:
         hint = f'write "{meant}"'
+    elif re.fullmatch(r"[0-9]+\.[0-9]+", given) and re.search(pattern, f"{given}.0"):
+        hint = f'write all three numbers, such as "{given}.0"'
     else:
         hint = f"{_description(model, tried)} {_form(model, tried, pattern)}".strip()
     return f"{quoted(given)} is not a valid {'URL' if is_https else _noun(location)}", hint
@@ -127,7 +165,9 @@ def _describe_mismatch(item: ErrorDetails, location: YamlPath, model: type[pydan
 
 def _meant_string(given: str, pattern: str) -> str | None:
     """The string with a common mistake corrected, if it matches then."""
-    tries = (given.strip(), given.removeprefix("v"), given.lower(), given.rstrip("/"), given.replace("_", "-"))
+    # Where a host is asked for, a URL is a common mistake.
+    host = given.partition("://")[2].partition("/")[0] if pattern.startswith("^[^/") else given
+    tries = (host, given.strip(), given.removeprefix("v"), given.lower(), given.rstrip("/"), given.replace("_", "-"))
     return next((meant for meant in tries if meant != given and re.search(pattern, meant)), None)
 
 

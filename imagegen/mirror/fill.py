@@ -25,7 +25,7 @@ from imagegen.providers.storage import storages
 if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact
     from imagegen.providers import RunFacts
-    from imagegen.providers.storage import FileStore
+    from imagegen.providers.storage import FileStore, Storage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,14 +148,20 @@ def _entries(
 @contextlib.contextmanager
 def open_mirror(address: str, run: RunFacts, *, writes: bool) -> Iterator[FileStore]:
     """The mirror in a folder, or at an address of a cloud's storage."""
-    scheme, separator, _ = address.partition("://")
-    if not separator:
+    storage = find_storage(address)
+    if storage is None:
         with open_folder(Path(address), writes=writes) as store:
             yield store
         return
+    with storage.open(address, run) as store:
+        yield store
+
+
+def find_storage(address: str) -> Storage | None:
+    """The cloud's storage of an address; None for a folder. Any other address is an error."""
+    scheme, separator, _ = address.partition("://")
     known = {storage.scheme: storage for storage in storages().values()}
-    if scheme not in known:
+    if separator and scheme not in known:
         forms = ", ".join(storage.form for storage in known.values())
         raise ConfigError(f"{address!a} is not the address of a mirror", hint=f"write a folder, or {forms}")
-    with known[scheme].open(address, run) as store:
-        yield store
+    return known[scheme] if separator else None

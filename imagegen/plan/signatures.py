@@ -91,13 +91,16 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
     own = override.signer if isinstance(override, PinnedUrl) else None
     if own is None and policy is None:
         return None
+    row = None if artifact.own else _published_row(artifact.key)
+    general = general_signers(config)
     return SignatureRequest(
         artifact=artifact.name,
         used=used,
-        signers=(_rule(own),) if own is not None else general_signers(config),
-        key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY,
+        signers=(_rule(own),) if own is not None else general,
+        key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY if general else _SECTION,
         override=artifact.key,
-        published="" if artifact.own else _known_unsigned(artifact),
+        published=str(row["what"]) if row and _is_unsigned(artifact.key) else "",
+        signed_by=str(row.get("by", "")) if row else "",
         with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
     )
 
@@ -112,15 +115,20 @@ def _rule(signer: str | Signer) -> SignerRule:
     return parse_signer(signer if isinstance(signer, str) else signer.given())
 
 
-def _known_unsigned(artifact: ArtifactRequest) -> str:
-    """What is known to be unsigned where the artifact is published. Empty: it is signed, or nobody knows."""
-    row = table("signers")["published"].get(artifact.key.removeprefix(_OVERRIDES))
-    return str(row["what"]) if row and not row["signed"] else ""
+def _published_row(key: str) -> Mapping[str, Any] | None:
+    """What is known of the signatures of an artifact where it is published. None: nobody knows."""
+    row: Mapping[str, Any] | None = table("signers")["published"].get(key.removeprefix(_OVERRIDES))
+    return row
+
+
+def _is_unsigned(key: str) -> bool:
+    row = _published_row(key)
+    return row is not None and not row["signed"]
 
 
 def find_unsigned(requests: Iterable[ArtifactRequest]) -> list[str]:
     """The artifacts that nobody signs where they are published: no policy can accept them."""
-    return sorted({request.name for request in requests if not request.own and _known_unsigned(request)})
+    return sorted({request.name for request in requests if not request.own and _is_unsigned(request.key)})
 
 
 def merge_requests(targets: Iterable[Mapping[str, SignatureRequest]]) -> dict[str, SignatureRequest]:
@@ -147,18 +155,41 @@ class _AnyOf:
 
 
 def unsigned_downloads(requests: Iterable[SignatureRequest], document: Document) -> Iterator[Problem]:
-    """A warning for each published artifact that nobody signs: no policy can accept it."""
+    """A warning for each published artifact that is known to have no signature of an allowed signer."""
     found: dict[tuple[str, str, str], set[str]] = {}
     for request in requests:
-        if request.published:
-            found.setdefault((request.override, request.published, request.key), set()).add(request.artifact)
-    for (override, what, key), names in sorted(found.items()):
-        problem = document.problem(
-            ("artifacts", "signatures"),
-            f"no signature is published with {what}, but {key} requires one: {', '.join(sorted(names))}",
-            f"set {override} to a signed copy",
-        )
+        if why := _why_refused(request):
+            found.setdefault((request.override, *why), set()).add(request.artifact)
+    for (_, reason, hint), names in sorted(found.items()):
+        problem = document.problem(("artifacts", "signatures"), f"{', '.join(sorted(names))}: {reason}", hint)
         yield dataclasses.replace(problem, severity=WARNING)
+
+
+def _why_refused(request: SignatureRequest) -> tuple[str, str] | None:
+    """Why the published artifact will be refused, as far as that is known, and a hint."""
+    if request.published:
+        return f"published without a signature, but {request.key} requires one", _hint_for_unsigned(request)
+    name = request.signed_by
+    if not name or not request.signers or any(_may_match(rule, name) for rule in request.signers):
+        return None
+    return (
+        f"published with a signature of {name}, who is not in {request.key}",
+        f"write {{url: …, signer: …}} to {request.override}: `imagegen artifacts inspect URL` shows both lines",
+    )
+
+
+def _hint_for_unsigned(request: SignatureRequest) -> str:
+    signed = (_published_row(request.override) or {}).get("by_microsoft")
+    is_allowed = any(_may_match(rule, "Microsoft") for rule in request.signers)
+    copy = f'"{signed}"' if signed and is_allowed else "a signed copy"
+    return f"set {request.override} to {copy}"
+
+
+def _may_match(rule: SignerRule, name: str) -> bool:
+    """Whether a rule may match certificates of this company. Not if it asks for another CN or O."""
+    asked = (one.signer.attributes for one in rule.conditions)
+    named = ([value for kind, value in one if kind in ("CN", "O")] for one in asked)
+    return any(not values or any(name.lower() in value.lower() for value in values) for values in named)
 
 
 def trust_sources(spec: Spec) -> TrustSources:

@@ -24,7 +24,10 @@ _CONDITION: Final = re.compile(rf"(?P<key>{_NAMES})(?: (?P<sign>==|!=) (?:'(?P<t
 
 
 # What a base URL is that has several files.
-_SEVERAL: Final = {"folder": "a folder with several files", "template": "a template for several files"}
+_SEVERAL: Final = {
+    "folder": "a folder with several files (an archive must end with .zip, .tar.gz, .tgz or .tar)",
+    "template": "a template for several files",
+}
 
 
 def _artifacts(given: RuleInput) -> list[ArtifactMeta]:

@@ -1,11 +1,19 @@
-"""The rules for the files with which signatures are judged: roots, and lists of revoked certificates. Pure."""
+"""The rules for signatures: the files with which they are judged (roots, and lists of revoked certificates), and what
+no signature covers. Pure, except that they read the presets of signers."""
+
+from __future__ import annotations
 
 import contextlib
-import datetime
+import shlex
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
+from imagegen.config.artifact_policy import PinnedUrl, Signer
 from imagegen.documents.yaml import YamlPath, dotted
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+
+if TYPE_CHECKING:
+    from imagegen.authenticode.model import Certificate
 
 
 def _own_files(given: RuleInput) -> Iterator[tuple[YamlPath, str, bytes]]:
@@ -17,17 +25,25 @@ def _own_files(given: RuleInput) -> Iterator[tuple[YamlPath, str, bytes]]:
             yield path, name, file.data
 
 
+def _read_roots(data: bytes) -> list[Certificate]:
+    # Few configs have such files, and what reads them takes long to import.
+    from imagegen.authenticode.certificates import read_certificate, read_pem
+
+    return [read_certificate(one) for one in read_pem(data)]
+
+
 def _roots_fault(data: bytes) -> str:
     """What is wrong with a file of roots; empty if nothing is."""
-    # Few configs have such files, and what reads them takes long to import.
     from imagegen.authenticode.errors import MalformedData
-    from imagegen.authenticode.trust import load_trust
 
     try:
-        load_trust(now=datetime.datetime.now(datetime.UTC), roots=[data], public_roots=False)
+        roots = _read_roots(data)
     except MalformedData as error:
-        return str(error)
-    return ""
+        return f"cannot be used: {error}"
+    if not roots:
+        return "cannot be used: the file holds no certificate"
+    other = next((one for one in roots if not one.is_self_issued), None)
+    return f"has {other.subject}, which is not a root: its issuer is {other.issuer}" if other else ""
 
 
 def _crl_fault(data: bytes) -> str:
@@ -41,11 +57,50 @@ def _crl_fault(data: bytes) -> str:
     return ""
 
 
-@rule("signature-roots", ERROR, "artifacts.signatures.roots must be a PEM file with root certificates")
+@rule(
+    "signature-roots",
+    ERROR,
+    "artifacts.signatures.roots must be a PEM file with root certificates",
+    why="Windows trusts a signature only if it leads to a root, so the machine would reject every other one",
+)
 def signature_roots(given: RuleInput) -> Iterator[Finding]:
     for path, name, data in _own_files(given):
         if path[-1] == "roots" and (fault := _roots_fault(data)):
-            yield Finding(path, f"{name} cannot be used: {fault}", "write the root certificates in PEM into one file")
+            yield Finding(path, f"{name} {fault}", "write the root certificates in PEM into one file")
+
+
+@rule(
+    "signature-roots-of-preset",
+    ERROR,
+    "artifacts.signatures.roots must have a root of each preset that may sign",
+    why="the roots of the file are the only ones, so no signature of the preset would lead to a trusted root",
+)
+def signature_roots_of_preset(given: RuleInput) -> Iterator[Finding]:
+    found = next(((name, data) for path, name, data in _own_files(given) if path[-1] == "roots"), None)
+    signers = [(path, one) for path, one in _signers(given) if isinstance(one, str)] if found else []
+    if found is None or not signers or _roots_fault(found[1]):
+        return
+    from imagegen.authenticode.signer import presets
+
+    name, trusted = found[0], {one.sha256 for one in _read_roots(found[1])}
+    for path, signer in signers:
+        preset = presets().get(signer.strip())
+        if preset and not trusted & {item.issuer.thumbprint for item in preset.conditions if item.issuer}:
+            yield Finding(
+                path,
+                f"no signature of {signer} can be accepted, because {name} has none of its roots",
+                f"run `imagegen catalog preset-roots >> {shlex.quote(name)}` in the folder of the config",
+            )
+
+
+def _signers(given: RuleInput) -> Iterator[tuple[YamlPath, str | Signer]]:
+    """Each allowed signer with its place."""
+    policy = given.config.artifacts.signatures
+    for at, signer in enumerate(policy.signers if policy else ()):
+        yield ("artifacts", "signatures", "signers", at), signer
+    for name, item in given.config.overrides.items():
+        if isinstance(item, PinnedUrl) and item.signer is not None:
+            yield ("overrides", name, "signer"), item.signer
 
 
 def _find_strange(data: bytes, trusted: Iterable[bytes]) -> list[str]:
@@ -88,8 +143,26 @@ def signature_roots_on_machine(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-@rule("signature-crls", ERROR, "A file of artifacts.signatures.crls must be a CRL, in PEM or DER")
+@rule(
+    "signature-crls",
+    ERROR,
+    "A file of artifacts.signatures.crls must be a CRL, in PEM or DER",
+    why="without its list, a certificate that was revoked would still be accepted",
+)
 def signature_crls(given: RuleInput) -> Iterator[Finding]:
     for path, name, data in _own_files(given):
         if path[-1] != "roots" and (fault := _crl_fault(data)):
             yield Finding(path, f"{name} cannot be used: {fault}", "get the CRL from its CA, in PEM or DER")
+
+
+kube_proxy_and_signatures = simple_rule(
+    "kube-proxy-and-signatures",
+    WARNING,
+    "kube-proxy should be a program of the image where artifacts.signatures requires signatures",
+    lambda given: given.config.kube_proxy == "hostprocess" and given.config.artifacts.signatures,
+    Finding(
+        ("kube_proxy",),
+        "kube-proxy is in a container image, and runs as SYSTEM on the node: nobody checks its signature",
+        "write kube_proxy: service, which runs a signed program of the image, or kube_proxy: none",
+    ),
+)

@@ -159,6 +159,7 @@ def _context(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest
         "accounts": [row for row in accounts if row["account"]],
         "cloud_routes": " ".join(cloud[network.routes] for cloud in clouds if network.routes),
         "script": textwrap.indent(_read(POD_SCRIPT).rstrip(), "    "),
+        "own_images": sorted(request.images),
         "only_signed": request.signed_script is not None,
         "signed_script": functools.partial(_signed_script, request),
     }

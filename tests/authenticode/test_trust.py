@@ -10,7 +10,7 @@ import pytest
 
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import Trust, TrustedRoot, Verdict
-from imagegen.authenticode.root_list import read_public_roots
+from imagegen.authenticode.root_list import read_preset_roots, read_public_roots
 from imagegen.authenticode.signer import presets
 from imagegen.authenticode.trust import load_trust
 from imagegen.authenticode.usages import CODE_SIGNING, TIME_STAMPING
@@ -54,6 +54,10 @@ def test_what_the_list_says_about_some_roots() -> None:
     assert thawte.usages == frozenset({TIME_STAMPING})
     # A root of Microsoft for servers only.
     assert "73A5E64A3BFF8316FF0EDCCC618A906E4EAE4D74" not in found
+
+
+def test_the_roots_of_presets_are_those_without_limits() -> None:
+    assert [root.subject.short.rpartition(" ")[2] for root in read_preset_roots()] == ["2010", "2011", "2018"]
 
 
 def test_the_presets_name_roots_of_the_list() -> None:

@@ -155,9 +155,10 @@ LAZY = {
     ("imagegen.rules.runtime", "tomllib"),
     *(
         ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
-        for name in ("certificates", "errors", "revocation", "root_list", "trust")
+        for name in ("certificates", "errors", "revocation", "root_list", "signer")
     ),
     ("imagegen.artifacts.crl_use", "imagegen.authenticode.revocation"),
+    ("imagegen.cli.verbs.catalog", "imagegen.authenticode.root_list"),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
     ("imagegen.artifacts.lookup", "imagegen.artifacts.signatures"),

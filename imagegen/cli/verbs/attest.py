@@ -11,15 +11,15 @@ import click
 from imagegen.attest.attest import Documents, Sign, make_documents
 from imagegen.attest.cosign import sign_with_cosign
 from imagegen.attest.document_files import DocumentFiles
-from imagegen.attest.envelope import sign
+from imagegen.attest.envelope import LIMIT_BYTES, read_attestation, sign
 from imagegen.attest.keys import SigningKey, read_signing_key
 from imagegen.attest.manifest_file import ManifestFile, find_contradictions, read_manifest
-from imagegen.attest.reading import InvalidDocument
+from imagegen.attest.reading import InvalidDocument, read_bytes
 from imagegen.cli import options
 from imagegen.cli.messages import messages
 from imagegen.cli.output import print_as
 from imagegen.cli.stored import find_manifest_file
-from imagegen.errors import ConfigError
+from imagegen.errors import ConfigError, RefusedError
 from imagegen.files import read_file
 from imagegen.lines import one_line
 
@@ -30,7 +30,11 @@ _UNSIGNED: Final = "warning: not signed, so anybody could have written it: sign 
 @click.command()
 @options.MANIFEST
 @options.STORE_FOLDER
-@click.option("--out", type=click.Path(path_type=Path), help="The folder for the documents, if not the manifest's.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder for the documents, if not the manifest's.",
+)
 @click.option("--key", type=click.Path(path_type=Path), help="Sign with this private key: a file in PEM.")
 @click.option("--key-passphrase-env", metavar="NAME", help="The environment variable with the passphrase of --key.")
 @click.option("--cosign", is_flag=True, help="Sign with cosign, which must be on the PATH.")
@@ -76,6 +80,8 @@ def attest(
     path = find_manifest_file(manifest, folder)
     files = DocumentFiles.of(path, out)
     documents = _make(path, _signing(signer, cosign=cosign, cosign_key=cosign_key, public_log=public_log))
+    if signer is None and not cosign:
+        _keep_signature(files.attestation)
     documents.write(files)
     signed_by = f"the {signer.public.kind} key {signer.public.id}" if signer else "cosign" if cosign else None
     if signed_by is None:
@@ -123,6 +129,20 @@ def _signing(key: SigningKey | None, *, cosign: bool, cosign_key: str | None, pu
     if cosign:
         return lambda statement: sign_with_cosign(statement, cosign_key, public_log=public_log, environ=os.environ)
     return None
+
+
+def _keep_signature(file: Path) -> None:
+    """Refuse to replace a signed attestation by an unsigned one."""
+    try:
+        found = read_attestation(read_bytes(file, limit=LIMIT_BYTES, hint=""), str(file))
+    except InvalidDocument:
+        # There is none, or it proves nothing.
+        return
+    if found.envelope:
+        raise RefusedError(
+            f"{file} is signed, and would be replaced by an unsigned one",
+            hint="give --key FILE or --cosign to sign again, or --out FOLDER for unsigned documents",
+        )
 
 
 def _make(path: Path, signing: Sign | None) -> Documents:

@@ -1,5 +1,6 @@
 """`imagegen catalog`: the facts, each with its source."""
 
+import ssl
 from collections.abc import Iterable
 
 import click
@@ -23,12 +24,14 @@ def catalog(table: str | None, form: str) -> None:
       imagegen catalog kubernetes
       imagegen catalog overrides        names that replace artifacts by your own
       imagegen catalog image-builder    the key for each variable of image-builder
+      imagegen catalog preset-roots     Microsoft's roots as PEM, for artifacts.signatures.roots
       imagegen catalog faults           the faults that a rehearsal can cause
       imagegen catalog releases         the contents of published releases, and what is unconfirmed
     """
     width = terminal_width()
     titles = {name: facts.table(name)["title"] for name in listing.tables()} | {
         "overrides": "The names by which a config replaces artifacts, and the public addresses that they replace",
+        "preset-roots": "The root certificates of the presets `microsoft` and `kubernetes`, in PEM",
         "faults": "The faults that `imagegen build --rehearse --fault NAME` causes, their clouds and exit codes",
     }
     shown: object = titles
@@ -37,6 +40,11 @@ def catalog(table: str | None, form: str) -> None:
         found = overrides()
         shown = {name: [artifact.as_json() for artifact in artifacts] for name, artifacts in found.items()}
         lines = override_lines(found, width)
+    elif table == "preset-roots":
+        from imagegen.authenticode.root_list import read_preset_roots
+
+        roots = {str(root.subject): ssl.DER_cert_to_PEM_cert(root.der) for root in read_preset_roots()}
+        shown, lines = roots, [line for name, pem in roots.items() for line in (f"# {name}", *pem.splitlines())]
     elif table == "faults":
         from imagegen.rehearsal.faults.table import FAULTS
 

@@ -106,6 +106,15 @@ def init(file: Path | None, force: bool, no_schema: bool, **given: Any) -> None:
     click.echo(joined([*lines, f"next: imagegen lock {shlex.quote(str(file))}"]))
 
 
+class _InvalidAnswer(click.UsageError):
+    """On a terminal the question is asked again after it. An invalid option ends the command."""
+
+    def __init__(self, fault: str, hint: str = "") -> None:
+        super().__init__(f"{fault}; {hint}" if hint else fault)
+        self.fault = fault
+        self.hint = hint
+
+
 @dataclasses.dataclass
 class Interview:
     """Takes each answer from the options or from the terminal. Without either it collects the missing options."""
@@ -125,8 +134,8 @@ class Interview:
             return ""
         try:
             return check(given or default or "")
-        except click.UsageError as error:
-            raise ConfigError(f"{option}: {error.message}" if given else error.message) from None
+        except _InvalidAnswer as error:
+            raise ConfigError(f"{option}: {error.fault}" if given else error.fault, hint=error.hint) from None
 
 
 def _collect_answers(
@@ -164,19 +173,21 @@ def _collect_answers(
 
 def _check_release(answer: str) -> str:
     if refused := table("windows")["refused"].get(answer):
-        raise click.UsageError(f"{answer} cannot be built: {refused['reason']}")
+        raise _InvalidAnswer(
+            f"{answer} cannot be built: {refused['reason']}", "`imagegen catalog windows` lists others"
+        )
     return _check_choice(table("windows")["releases"], answer)
 
 
 def _check_choice(known: Iterable[str], answer: str) -> str:
     if answer not in known:
-        raise click.UsageError(f"unknown value {quoted(answer)}; {nearest(answer, list(known))}")
+        raise _InvalidAnswer(f"unknown value {quoted(answer)}", nearest(answer, list(known)))
     return answer
 
 
 def _check_form(question: str, answer: str) -> str:
     if wrong := find_problem(question, answer):
-        raise click.UsageError(wrong)
+        raise _InvalidAnswer(*wrong)
     return answer
 
 
@@ -187,27 +198,37 @@ def _check_name(file: Path | None, force: bool, answer: str) -> str:
         try:
             _reject_existing(_file_for(name), force=force)
         except ConfigError as error:
-            raise click.UsageError(f"{error.message}; choose another name, or give --force to replace it") from None
+            raise _InvalidAnswer(error.message, "choose another name, or give --force to replace it") from None
     return name
 
 
 def _check_clouds(answer: str | Sequence[str]) -> list[str]:
     clouds = _split(answer)
     if not clouds:
-        raise click.UsageError(f"name at least one of {' and '.join(all_questions())}")
+        raise _InvalidAnswer(f"name at least one of {' and '.join(all_questions())}")
     return [_check_choice(all_questions(), cloud) for cloud in dict.fromkeys(clouds)]
 
 
 def _check_networks(answer: str | Sequence[str]) -> list[str]:
     networks = _split(answer)
-    if wrong := find_problem("allow_cidr", networks) or ("" if networks else "name at least one network"):
-        raise click.UsageError(wrong)
+    if not networks:
+        raise _InvalidAnswer("name at least one network", "for example 198.51.100.7/32")
+    if wrong := find_problem("allow_cidr", networks):
+        raise _InvalidAnswer(*wrong)
     for network in networks:
         try:
             ipaddress.ip_network(network)
         except ValueError as error:
-            raise click.UsageError(str(error)) from None
+            raise _InvalidAnswer(str(error), f"write {_meant_network(network)}") from None
     return networks
+
+
+def _meant_network(text: str) -> str:
+    """The network of an address: 10.0.0.1/8 is in 10.0.0.0/8."""
+    try:
+        return str(ipaddress.ip_network(text, strict=False))
+    except ValueError:
+        return "it as 198.51.100.7/32"
 
 
 def _split(answer: str | Sequence[str]) -> list[str]:
@@ -279,6 +300,13 @@ def _file_for(name: str) -> Path:
 def _reject_existing(file: Path, *, force: bool) -> None:
     """Reject a config that exists, unless `force` replaces it, and a name that imagegen would not accept later."""
     check_name(file)
+    if file.suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"{file} does not end with .yaml", hint=f"write {file.with_suffix('.yaml')}")
+    if not file.parent.is_dir():
+        raise ConfigError(
+            f"the folder {file.parent} does not exist",
+            hint=f"run `mkdir -p {shlex.quote(str(file.parent))}`, or correct the path",
+        )
     if file.is_symlink() or (file.exists() and not file.is_file()):
         # Writing to a symlink would replace the link, not its target.
         raise ConfigError(f"{file} is not an ordinary file", hint="choose another file")

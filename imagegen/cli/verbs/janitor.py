@@ -144,7 +144,7 @@ def _outcome_json(outcome: Outcome) -> dict[str, object]:
 def _summary(outcomes: Sequence[Outcome], places: Sequence[Place]) -> str:
     """The result in one line, with the next command."""
     if not places:
-        return "no place to search: no journal below OUT names a run (give a CONFIG to search where it builds)"
+        return "no place to search, because no journal of a build is in --out: give a CONFIG to search where it builds"
     going = sum(_state_of(outcome) == "may go" for outcome in outcomes)
     if going:
         return f"{going} may go: the same command with --delete removes {'them' if going > 1 else 'it'}"

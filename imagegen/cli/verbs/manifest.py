@@ -5,10 +5,14 @@ from pathlib import Path
 
 import click
 
+from imagegen.attest.manifest_file import read_manifest
+from imagegen.attest.reading import InvalidDocument
 from imagegen.cli import options
 from imagegen.cli.output import manifest_line, print_as, print_manifest
-from imagegen.cli.stored import choose_manifest, find_store
+from imagegen.cli.stored import choose_manifest, find_manifest_file, find_store, is_image_id
+from imagegen.errors import ConfigError
 from imagegen.lines import one_line
+from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.store import LocalStore
 
 
@@ -40,13 +44,23 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
     listing.reject_bad()
 
 
+def _read(file: Path) -> ImageManifest:
+    try:
+        return read_manifest(file).manifest
+    except InvalidDocument as invalid:
+        raise ConfigError(f"{file} cannot be shown", problems=invalid.problems) from None
+
+
 @manifest.command("show")
-@click.argument("image_id")
+@click.argument("image_id", metavar="MANIFEST")
 @options.STORE_FOLDER
 @options.OUT
 @options.FORMAT
 def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> None:
-    """Show the manifest of the image whose id begins with IMAGE_ID, in OUT or in FOLDER."""
+    """Show a manifest: MANIFEST is the start of an image's id in OUT or in FOLDER, or the file of a manifest."""
+    if Path(image_id).exists() or not is_image_id(image_id):
+        print_manifest(_read(find_manifest_file(image_id, folder)), form)
+        return
     store = find_store(folder, out)
     listing = LocalStore(store).list()
     print_manifest(choose_manifest(image_id, listing, store), form)

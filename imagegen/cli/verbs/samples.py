@@ -39,7 +39,9 @@ def _check_range(_context: click.Context, _option: click.Parameter, text: str) -
 @options.CONFIG
 @options.TARGETS
 @options.SET
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder for the samples.")
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="The folder for the samples."
+)
 @click.option(
     "--network",
     metavar="PLUGIN",

@@ -25,7 +25,11 @@ from imagegen.signing.shipped import read_shipped
 @options.CONFIG
 @options.TARGET
 @options.SET
-@click.option("--out", type=click.Path(path_type=Path), help="A folder for the scripts that have no signed copy yet.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder for the scripts that have no signed copy yet.",
+)
 @options.FORMAT
 def sign_list(config: Path, target: str | None, sets: tuple[str, ...], out: Path | None, form: str) -> None:
     """List the PowerShell scripts of an image, to sign them for the execution policy AllSigned.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
 import pytest
@@ -48,3 +49,20 @@ def test_a_proxy_that_cannot_be_read(host: str) -> None:
 )
 def test_a_host_that_must_not_be_asked(url: str, hosts: HostPolicy, says: str) -> None:
     assert _ask(url, {}, hosts).startswith(says)
+
+
+def _unresolved(code: int, monkeypatch: pytest.MonkeyPatch) -> type[connection.TransportError]:
+    def fail(*_: object, **__: object) -> None:
+        raise socket.gaierror(code, "no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with pytest.raises(connection.TransportError) as failed, connection.get(GOOD, {}, environ={}, trust=trust):
+        pass
+    return type(failed.value)
+
+
+def test_a_name_that_does_not_exist_is_told_from_a_resolver_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the second may have another answer later."""
+    assert _unresolved(socket.EAI_NONAME, monkeypatch) is connection.UnknownHostError
+    assert _unresolved(socket.EAI_AGAIN, monkeypatch) is connection.TransportError

@@ -204,6 +204,16 @@ def test_one_program_without_a_signature_leaves_no_signer(tmp_path: Path) -> Non
     assert "      # no signer: bin/ctr.exe: unsigned" in inspection_lines(found, make_overrides(found, "x.zip", URL))
 
 
+def test_programs_that_a_base_url_lacks_are_told(tmp_path: Path) -> None:
+    found = look(tmp_path, zipped({"kubelet.exe": VERSIONED, "kubeadm.exe": VERSIONED}))
+    lines = list(inspection_lines(found, make_overrides(found, "all.zip", "https://x/all.zip")))
+    assert [line.strip() for line in lines if "is not in it" in line] == [
+        "# kube-proxy.exe is not in it: set kube_proxy_url too, if the config needs it",
+        "# kubectl.exe is not in it: set kubectl_url too",
+        "# kube-log-runner.exe is not in it: set kube_log_runner_url too",
+    ]
+
+
 def test_many_files_are_cut(tmp_path: Path) -> None:
     found = look(tmp_path, zipped({f"docs/{number}.txt": b"x" for number in range(30)}))
     lines = list(inspection_lines(found, {}))

@@ -47,6 +47,7 @@ def test_what_attest_writes_verify_accepts(run: Run, proof: Proof, tmp_path: Pat
 
 
 def test_documents_without_a_signature_say_so(run: Run, proof: Proof) -> None:
+    proof.files.attestation.unlink()
     code, out, err = run("attest", proof.manifest, "--format", "json")
     assert code == 0
     assert json.loads(out) == {
@@ -55,6 +56,16 @@ def test_documents_without_a_signature_say_so(run: Run, proof: Proof) -> None:
         "signed_by": None,
     }
     assert err == "warning: not signed, so anybody could have written it: sign it with --key FILE or --cosign\n"
+
+
+def test_a_signature_is_not_lost(run: Run, proof: Proof, tmp_path: Path) -> None:
+    assert run("attest", proof.manifest, "--key", tmp_path / "a.key")[0] == 0
+    signed = proof.files.attestation.read_bytes()
+    code, _, err = run("attest", proof.manifest)
+    assert code == ExitCode.REFUSED
+    assert f"error: {proof.files.attestation} is signed, and would be replaced by an unsigned one" in err
+    assert proof.files.attestation.read_bytes() == signed
+    assert run("attest", proof.manifest, "--out", tmp_path / "unsigned")[0] == 0
 
 
 def test_a_failed_check_is_printed_with_its_reason(run: Run, proof: Proof, tmp_path: Path) -> None:
@@ -112,10 +123,15 @@ def test_a_manifest_is_found_by_the_id_of_its_image(run: Run, tmp_path: Path, mo
     }
     # The documents are no manifests.
     assert run("manifest", "list")[0] == 0
+    # An id in capitals, and the file itself.
+    assert run("verify", "A1A1")[0] == 0
+    assert run("manifest", "show", path)[:2] == run("manifest", "show", "a1a1")[:2]
+    assert run("manifest", "show", "none.json")[0] == ExitCode.USAGE
     assert run("attest", "b2") == (
         ExitCode.USAGE,
         "",
-        "error: no manifest in out/manifests of an image 'b2'\nhint: `imagegen manifest list out` shows them\n",
+        "error: out/manifests has no manifest whose image id begins with 'b2'\n"
+        "hint: run `imagegen manifest list out` to see them\n",
     )
 
 
@@ -219,6 +235,7 @@ def test_a_value_that_an_sbom_cannot_have_is_refused(
 
 
 def test_a_url_with_any_character_is_attested(run: Run, proof: Proof) -> None:
+    proof.files.attestation.unlink()
     url = "https://a.test/[x]/%20{'y'}"
     proof.change(proof.manifest, lambda it: it["inputs"]["artifacts"]["nssm"].update(url=url))
     assert run("attest", proof.manifest)[0] == 0

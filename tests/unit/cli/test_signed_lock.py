@@ -182,7 +182,9 @@ def test_a_public_program_is_warned_of_before_it_is_downloaded(web: Web, command
     web.files |= made
     code, _, err = command("lock", "artifacts.signatures.signers=[microsoft]", config=plain, own=())
     assert code == 4
-    warning = "no signature is published with the programs of Kubernetes, but artifacts.signatures.signers requires one"
+    warning = (
+        "kube-log-runner, kubeadm, kubectl, kubelet: published without a signature, but artifacts.signatures.signers"
+    )
     assert err.index(f"warning: {warning}") < err.index("looking up 7 artifacts")
     assert "hint: no signature is published with crictl: set overrides.crictl_url to a signed copy" in err
 

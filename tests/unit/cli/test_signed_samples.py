@@ -53,8 +53,23 @@ def test_an_unsigned_script_is_refused_before_anything_is_written(run: Run, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_pods_without_a_script_need_no_signed_copy(run: Run, tmp_path: Path) -> None:
+CALICO = ("--network", "calico")
+
+
+def test_calicos_kube_proxy_is_left_out_because_its_script_is_unsigned(run: Run, tmp_path: Path) -> None:
     config = write_config(tmp_path)
-    code, _, err = run("samples", config.file, "--target", "aws", "--out", tmp_path / "out", "--network", "calico")
+    code, out, err = run("samples", config.file, "--target", "aws", "--out", tmp_path / "out", *CALICO)
     assert code == 0, err
-    assert "powershell" not in (tmp_path / "out" / "kube-proxy.yaml").read_text()
+    assert "left out: kube-proxy.yaml: with Calico, a script of the container image starts kube-proxy" in out
+    assert not (tmp_path / "out" / "kube-proxy.yaml").exists()
+
+
+def test_an_image_of_your_own_may_have_the_script_signed(run: Run, tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    image = "registry.example.com/kube-proxy:1"
+    own = ("--image", f"kube-proxy={image}")
+    code, out, err = run("samples", config.file, "--target", "aws", "--out", tmp_path / "out", *CALICO, *own)
+    assert code == 0, err
+    assert "left out" not in out
+    assert image in (tmp_path / "out" / "kube-proxy.yaml").read_text()
+    assert f"must have signed `kube-proxy\\start.ps1` in your image {image}" in (tmp_path / "out/README.md").read_text()

@@ -53,6 +53,7 @@ def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], file: str) -> None:
+    Path("new").mkdir()
     result = run(init.init, *words, "--no-schema")
     assert result.stdout == f"wrote {file}, which validates\nnext: imagegen lock {file}\n"
     loaded = loading.load(loading.ConfigRequest(Path(file), today()))
@@ -62,6 +63,7 @@ def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], f
 
 
 def test_init_writes_the_schema_beside() -> None:
+    Path("new").mkdir()
     result = run(init.init, "new/first.yaml", *AWS)
     assert result.stdout.splitlines() == [
         "wrote new/first.yaml, which validates",
@@ -88,6 +90,9 @@ def test_init_keeps_the_schema_that_lies_beside() -> None:
         ((*AWS, "--release", "1803"), "--release: 1803 cannot be built: Windows Server 1803 went out of support"),
         ((*AWS, "--kubernetes", "1.36"), '--kubernetes: "1.36" is not a valid version'),
         ((*AWS, "--allow-cidr", "everybody"), '--allow-cidr: "everybody" is not a valid network'),
+        (("missing/first.yaml", *AWS), "the folder missing does not exist"),
+        (("first.txt", *AWS), "first.txt does not end with .yaml"),
+        ((*AWS, "--allow-cidr", "10.0.0.1/8"), "--allow-cidr: 10.0.0.1/8 has host bits set"),
         ((*AWS, "--location", "eastus2"), "--location is for azure, which is no target"),
         ((*AWS, "--release", "2025", "--kubernetes", "1.20.1"), "windows-2025-containerd.yaml is not written"),
     ],
@@ -126,8 +131,9 @@ def test_init_asks_nothing_where_the_file_exists(words: tuple[str, ...], capsys:
 
 def test_init_says_at_once_that_its_own_name_is_taken() -> None:
     Path("windows-2022-containerd.yaml").write_text("mine")
-    with pytest.raises(ConfigError, match="exists already; choose another name, or give --force"):
+    with pytest.raises(ConfigError, match="exists already") as caught:
         run(init.init, *AWS)
+    assert caught.value.hint == "choose another name, or give --force to replace it"
 
 
 ENDED = (*AWS, "--kubernetes", "1.34.9", "--name", "ended", "--no-schema")
@@ -212,7 +218,7 @@ def test_schema_and_reference_are_the_shipped_ones() -> None:
 
 def test_catalog_lists_its_tables() -> None:
     read = json.loads(run(catalog.catalog, "--format", "json").stdout)
-    assert set(read) == {*listing.tables(), "overrides", "faults"}
+    assert set(read) == {*listing.tables(), "overrides", "preset-roots", "faults"}
     text = run(catalog.catalog).stdout
     assert all(f"\n{name} " in f"\n{text}" for name in read)
 

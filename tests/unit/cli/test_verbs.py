@@ -15,6 +15,8 @@ import pytest
 
 from imagegen import contents, errors, loading, pipeline
 from imagegen.artifacts.lock import lock_bytes
+from imagegen.authenticode.certificates import read_pem
+from imagegen.authenticode.root_list import read_preset_roots
 from imagegen.build.packer import OnError
 from imagegen.cli import arguments, verbs
 from imagegen.cli.main import VERBS, cli, main
@@ -40,6 +42,11 @@ def locked(tmp_path: Path, decide: Callable[..., Any]) -> tuple[Any, Path]:
     file = tmp_path / "shipped.lock.json"
     file.write_bytes(lock_bytes(decided.lock))
     return decided.decision, file
+
+
+def test_the_roots_of_presets_are_a_file_of_roots(run: Callable[..., tuple[object, str, str]]) -> None:
+    code, out, _ = run("catalog", "preset-roots")
+    assert (code, len(read_pem(out.encode()))) == (0, len(read_preset_roots()))
 
 
 def test_validate_says_what_it_read(run: Callable[..., tuple[object, str, str]]) -> None:
@@ -178,7 +185,7 @@ def test_a_manifest_that_is_not_there_may_be_the_bad_one(
     (mixed_store / "manifests" / "other" / "aws" / "bad.json").unlink()
     code, out, err = run("manifest", "show", "b2", mixed_store)
     assert (code, out) == (ExitCode.USAGE, "")
-    assert f"hint: `imagegen manifest list '{mixed_store}'` shows them\n" in err
+    assert f"hint: run `imagegen manifest list '{mixed_store}'` to see them\n" in err
 
 
 @pytest.mark.parametrize(

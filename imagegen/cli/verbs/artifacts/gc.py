@@ -33,7 +33,10 @@ def _number_of(*units: str) -> Callable[[click.Context, click.Parameter, str | N
 @click.command("gc")
 @click.option("--older-than", callback=_number_of("d", "h", "w"), metavar="30d", help="Files not used for so long.")
 @click.option(
-    "--to-size", callback=_number_of("GB", "MB", "TB"), metavar="5GB", help="The least used files above this size."
+    "--to-size",
+    callback=_number_of("GB", "MB", "TB"),
+    metavar="5GB",
+    help="The least used files, until the others have this size.",
 )
 @click.option("--all", "everything", is_flag=True, help="All files.")
 @click.option("--delete", is_flag=True, help="Remove them, instead of listing them.")

@@ -14,6 +14,7 @@ from imagegen.cli.output import print_as
 from imagegen.errors import ConfigError
 from imagegen.lines import counted
 from imagegen.locking import read_lock_for
+from imagegen.mirror.fill import find_storage
 from imagegen.mirror.from_locks import fill_mirror
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def artifacts_mirror(
     """
     if url is not None and not url.startswith("https://"):
         raise ConfigError(f"--url {url!a} must start with https://", hint="write the URL of the mirror")
+    find_storage(address)
     console = arguments.open_console(plain=plain, quiet=quiet)
     chosen = []
     for config in configs:
