@@ -5,6 +5,7 @@ The second stage of the pipeline. It alone writes a lock.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import shlex
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
+from imagegen.artifacts.credentials import with_credentials
 from imagegen.artifacts.drift import Change, compare_locks
+from imagegen.artifacts.image_mirror import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
 from imagegen.artifacts.lookup import verify_signatures as verify_locked
@@ -31,7 +34,8 @@ from imagegen.plan.signatures import find_unchecked, merge_requests, unsigned_do
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagegen.artifacts.lock import LockedBase
+    from imagegen.artifacts.image_lookup import ImageRequest, LockedImage
+    from imagegen.artifacts.lock import LockedArtifact, LockedBase
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.authenticode.model import Trust
     from imagegen.console import Console
@@ -92,7 +96,8 @@ def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFact
     locks = [read_lock_for(target, file) for target in targets]
     lock = locks[0]
     _check_age(targets, lock, run)
-    digests = {lock.artifacts[name].sha256 for name in _requests(targets)}
+    wanted = {**_requests(targets), **tarball_requests(_images(targets), lock.images)}
+    digests = {lock.artifacts[name].sha256 for name in wanted}
     whole = open_cache(run, console).verify(digests)
     absent = f", {len(digests - whole)} not in the cache" if digests - whole else ""
     console.say(f"{file} is complete: {counted(len(whole), 'file')} verified in the cache{absent}")
@@ -116,6 +121,10 @@ def _requests(targets: Sequence[PreparedTarget]) -> Mapping[str, ArtifactRequest
     return {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
 
 
+def _images(targets: Sequence[PreparedTarget]) -> dict[str, ImageRequest]:
+    return {name: request for target in targets for name, request in target.images.items()}
+
+
 def _check_age(targets: Sequence[PreparedTarget], lock: Lock, run: RunFacts) -> None:
     check_quarantine(_requests(targets), lock.artifacts, targets[0].quarantine_days, run.started)
 
@@ -129,16 +138,46 @@ def _check_names(targets: Sequence[PreparedTarget], names: Collection[str]) -> N
 def _look_up(
     targets: Sequence[PreparedTarget], old: Lock | None, file: Path, refresh: Refresh, run: RunFacts, console: Console
 ) -> Lock:
-    images_asked = {name: request for target in targets for name, request in target.images.items()}
+    images_asked = _images(targets)
+    pulled = {name: request for name, request in images_asked.items() if not request.mirror}
+    mirrored = {name: request for name, request in images_asked.items() if request.mirror}
     # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
-    asking = targets if find_unlocked_images(images_asked, old, refresh) else ()
+    asking = targets if find_unlocked_images(pulled, old, refresh) else ()
     credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
     bases = _look_up_bases(targets, old, refresh, run, console)
     requests, sources = _requests(targets), _sources(targets, file, run, console)
     _warn_of_unsigned(targets, old, console)
     artifacts = lock_artifacts(requests, old, sources, refresh)
-    images = lock_images(images_asked, old, sources.ask, refresh=refresh, console=console, credentials=credentials)
+    mirror = ImageMirror(targets[0].mirror_url or "", with_credentials(sources.ask, sources.private))
+    images = {
+        **lock_images(pulled, old, sources.ask, refresh=refresh, console=console, credentials=credentials),
+        **lock_images(mirrored, old, sources.ask, refresh=refresh, console=console, mirror=mirror),
+    }
+    artifacts |= _lock_tarballs(mirrored, images, mirror, old, sources, refresh)
     return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
+
+
+def _lock_tarballs(
+    requests: Mapping[str, ImageRequest],
+    images: Mapping[str, LockedImage],
+    mirror: ImageMirror,
+    old: Lock | None,
+    sources: Sources,
+    refresh: Refresh,
+) -> dict[str, LockedArtifact]:
+    """The tarballs of the mirror that have the images of the lock: exactly those, whoever looked them up."""
+    tarballs = tarball_requests(requests, images)
+    for name, request in requests.items():
+        tarball = tarballs[tarball_name(request.name)]
+        known = old.artifacts.get(tarball.name) if old else None
+        if known is None or not known.answers(tarball):
+            # Before gigabytes are downloaded.
+            mirror.check(name, images[name])
+    # A container image has no quarantine and no Authenticode signature.
+    sources = dataclasses.replace(sources, needs_time=False, signatures=None)
+    found = lock_artifacts(tarballs, old, sources, refresh)
+    reject_other_images(requests.values(), images, found)
+    return found
 
 
 def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console) -> Sources:

@@ -13,12 +13,13 @@ import pytest
 
 from imagegen.artifacts.credentials import PrivateHosts
 from imagegen.artifacts.download import StatusError
-from imagegen.artifacts.image_lookup import ImageRequest, LockedImage, chain_id, look_up_image
+from imagegen.artifacts.image_lookup import Answer, ImageRequest, LockedImage, chain_id, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
+from imagegen.artifacts.mirror_layout import Index
 from imagegen.errors import RefusedError, VerificationError
 from imagegen.hosts import ANY_HOST
+from imagegen.mirror import images
 from imagegen.mirror.images import ImageCopier, WantedImage
-from imagegen.mirror.index import Index
 from imagegen.mirror.source import Origin
 from imagegen.rehearsal.network.registries import Blob, Registries, make_image
 from imagegen.resources.image_name import ImageName
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.artifacts.image_lookup import Answer, Ask
+    from imagegen.artifacts.image_lookup import Ask
 
 APP = "registry.example.com/team/app:1.4"
+FILES = "https://files.example.com/mirror"
 AUTH = base64.b64encode(b"robot:the-password").decode()
 BUILDS = (20348,)
 
@@ -85,8 +87,8 @@ def test_the_layout_has_the_manifest_of_the_lock_with_its_layers(memory: Memory,
     assert (listed["digest"], listed["platform"]["os.version"]) == (wanted.locked.manifest, wanted.locked.os_version)
     manifest = json.loads(inside[f"blobs/sha256/{wanted.locked.manifest.partition(':')[2]}"])
     digests = [manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]
-    # Of an index for several versions of Windows, nothing but this one.
-    blobs = {f"blobs/{digest.replace(':', '/')}" for digest in (wanted.locked.manifest, *digests)}
+    # Of an index for several versions of Windows, nothing but this one; and the index, which proves whose it is.
+    blobs = {f"blobs/{digest.replace(':', '/')}" for digest in (wanted.locked.manifest, *digests, wanted.locked.digest)}
     assert inside.keys() == {"oci-layout", "index.json", *blobs}
     assert all(sha(data) == path.rpartition("/")[2] for path, data in inside.items() if path.startswith("blobs/"))
     # Whoever finds the first documents finds the layers too.
@@ -179,6 +181,42 @@ def test_an_image_comes_from_the_first_mirror_that_has_it(memory: Memory, given:
     assert all(not authorization for _, authorization in source.asked)
 
 
+def test_an_image_is_copied_from_one_mirror_to_another(memory: Memory, source: Given) -> None:
+    """The config of a closed network can fill a mirror in a network that is even more closed."""
+    wanted = _wanted()
+    entry = ImageCopier(memory, source, "now").copy(wanted)
+    first, other = {f"{FILES}/{path}": data for path, data in memory.files.items()}, Memory()
+    source.web.clear()
+    source.web.update({url: [data] for url, data in first.items()})
+
+    def ask(url: str, _headers: Mapping[str, str], _authorization: str) -> Answer:
+        return Answer(200, {}, first[url])
+
+    request = dataclasses.replace(wanted.request, mirror=FILES)
+    behind = WantedImage(request, wanted.locked, _origin(ask, {}))
+    assert ImageCopier(other, source, "now").copy(behind) == entry
+    assert other.files == memory.files
+
+
+def test_a_token_that_cannot_be_renewed_is_an_error_of_this_image(memory: Memory, given: Given) -> None:
+    source, wanted = _with_layers(given, APP), _wanted(auth=AUTH)
+    for url in source.web:
+        source.web[url].insert(0, _status(401))
+    documents = len({wanted.locked.manifest, wanted.locked.config, wanted.locked.digest})
+    answered: list[str] = []
+
+    def ask(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        answered.append(url)
+        if sum(wanted.name.partition("/")[0] in one and "token" not in one for one in answered) > documents + 1:
+            raise ConnectionError("no route")
+        return wanted.origin.ask(url, headers, authorization)
+
+    lost = dataclasses.replace(wanted, origin=_origin(ask, wanted.origin.registry_credentials()))
+    with pytest.raises(RefusedError) as refused:
+        ImageCopier(memory, source, "now").copy(lost)
+    assert any("could not be pulled" in line and "no route" in line for line in refused.value.details)
+
+
 def _status(status: int) -> StatusError:
     error = StatusError(f"HTTP {status}")
     error.status = status
@@ -243,13 +281,46 @@ def test_a_foreign_layer_comes_from_its_own_hosts_or_else_from_the_registry(
     assert (f"https://registry.example.com/v2/old/blobs/{foreign}" in asked) is (broken == 2)
 
 
-def test_an_image_named_by_its_digest_has_no_tarball(memory: Memory, given: Given) -> None:
+def test_containerd_finds_an_image_named_by_its_digest_in_the_tarball(
+    memory: Memory, given: Given, tmp_path: Path
+) -> None:
     by_tag = _wanted("registry.example.com/app:1")
-    request = ImageRequest(ImageName.parse(f"registry.example.com/app@{by_tag.locked.digest}"), BUILDS, ())
-    wanted = WantedImage(request, by_tag.locked, by_tag.origin)
+    name = f"registry.example.com/app@{by_tag.locked.digest}"
+    wanted = WantedImage(ImageRequest(ImageName.parse(name), BUILDS, ()), by_tag.locked, by_tag.origin)
     entry = ImageCopier(memory, _with_layers(given, "registry.example.com/app:1"), "now").copy(wanted)
+    assert entry.tarball is not None
+    short, manifest = by_tag.locked.digest[7:19], by_tag.locked.manifest[7:19]
+    assert entry.tarball.path == f"oci/registry.example.com/app/sha256-{short}-{manifest}.tar"
+    (tmp_path / "a.tar").write_bytes(memory.files[entry.tarball.path])
+    found = read_image_tarball(tmp_path / "a.tar", "tar", "image-app")
+    assert ([*found], found[name].digest) == ([name], by_tag.locked.manifest)
+    # Docker imports no image under such a name.
+    assert not found[name].variants[0].docker
+
+
+def test_a_tarball_names_no_platform_by_which_containerd_would_pass_over_it(memory: Memory, source: Given) -> None:
+    ImageCopier(memory, source, "now").copy(_wanted())
+    [tarball] = [data for path, data in memory.files.items() if path.endswith(".tar")]
+    with tarfile.open(fileobj=io.BytesIO(tarball)) as archive:
+        index = archive.extractfile("index.json")
+        assert index is not None
+        [listed] = json.loads(index.read())["manifests"]
+    assert "platform" not in listed
+
+
+def test_an_image_that_is_too_large_has_no_tarball(
+    memory: Memory, source: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "LIMIT_BYTES", 100)
+    wanted = _wanted()
+    copier = ImageCopier(memory, source, "now")
+    entry = copier.copy(wanted)
     assert entry.tarball is None
-    assert not any(path.endswith(".tar") for path in memory.files)
+    assert copier.find(wanted, _index(wanted, entry)) == entry
+    # A mirror that was filled when fewer images had tarballs is completed.
+    monkeypatch.undo()
+    assert copier.find(wanted, _index(wanted, entry)) is None
+    assert copier.copy(wanted).tarball is not None
 
 
 @pytest.mark.parametrize(
