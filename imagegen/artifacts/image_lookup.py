@@ -100,7 +100,11 @@ class LockedImage(Strict):
         index = self.index or ""
         if f"sha256:{hashlib.sha256(index.encode()).hexdigest()}" != self.digest:
             return False
-        return self.manifest in [row["digest"] for row in json.loads(index)["manifests"]]
+        try:
+            return self.manifest in [row["digest"] for row in json.loads(index)["manifests"]]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            # Whatever has this digest is no index.
+            return False
 
     def needs_isolation(self, request: ImageRequest) -> bool:
         """Whether the machine can run it only with Hyper-V isolation."""

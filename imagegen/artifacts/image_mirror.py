@@ -78,9 +78,7 @@ class ImageMirror:
         try:
             client = self.open(request, entry.digest, entry.manifest)
             found = find_at(request, client)
-            if request.name.digest and found.digest != found.manifest:
-                return found.model_copy(update={"index": client.read_bytes("manifests", found.digest).decode()})
-            return found
+            return found.model_copy(update={"index": _read_proof(request, found, client)})
         except NotThereError as error:
             raise RefusedError(f"the mirror's copy of {request.name} is incomplete: {error}", hint=_FILL) from error
 
@@ -123,6 +121,16 @@ class ImageMirror:
                 hint=f"write {registry} into artifacts.pull_from, and a registry that has the image into "
                 f"runtime.containerd.registry_mirrors.{registry}",
             )
+
+
+def _read_proof(request: ImageRequest, found: LockedImage, client: RegistryClient) -> str | None:
+    """The index of an image that is named by its digest."""
+    if not request.name.digest or found.digest == found.manifest:
+        return None
+    try:
+        return client.read_bytes("manifests", found.digest).decode()
+    except UnicodeDecodeError as error:
+        raise VerificationError(f"the index of {request.name} is not UTF-8: {error}") from error
 
 
 class _MirrorClient(RegistryClient):

@@ -19,6 +19,7 @@ from imagegen.artifacts.mirror_layout import Index
 from imagegen.errors import RefusedError, VerificationError
 from imagegen.hosts import ANY_HOST
 from imagegen.mirror import images
+from imagegen.mirror.fill import fill
 from imagegen.mirror.images import ImageCopier, WantedImage
 from imagegen.mirror.source import Origin
 from imagegen.rehearsal.network.registries import Blob, Registries, make_image
@@ -143,6 +144,24 @@ def test_a_complete_image_is_found_without_a_request(memory: Memory, source: Giv
 
     offline = dataclasses.replace(wanted, origin=_origin(refuse, {}))
     assert copier.find(offline, _index(wanted, entry)) == entry
+
+
+def test_a_run_that_was_killed_keeps_its_finished_images(memory: Memory, given: Given) -> None:
+    """As the cache may have dropped their layers meanwhile, these are not asked for again."""
+    names = ["registry.example.com/a:1", "registry.example.com/b:1"]
+    first, second = (_wanted(name) for name in names)
+    for name in names:
+        _with_layers(given, name)
+    layers = {url: answers for url, answers in given.web.items() if "/b/" in url}
+    for url in layers:
+        given.web[url] = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        fill([], [first, second], memory, given, "now", dry_run=False)
+    for url in [*given.web]:
+        given.web[url] = layers.get(url, [AssertionError(f"{url} is downloaded again")])
+    filled = fill([], [first, second], memory, given, "later", dry_run=False)
+    assert (filled.copied_images, filled.kept_images) == ((names[1],), (names[0],))
+    assert {one.name: one.when for one in filled.images} == {names[0]: "now", names[1]: "later"}
 
 
 @pytest.mark.parametrize("change", ["missing", "other bytes"])
