@@ -52,13 +52,24 @@ def open_cache(run: RunFacts, console: Console) -> Cache:
     return Cache(folder, size_limit(run.environ), console.warn)
 
 
+def lock_command(config: Path, lock: Path) -> str:
+    """The command that completes this lock."""
+    given = "" if lock == default_lock(config) else f" --lock {shlex.quote(str(lock))}"
+    return f"imagegen lock {shlex.quote(str(config))}{given}"
+
+
+def default_lock(config: Path) -> Path:
+    """The lock of a config, unless another one is given."""
+    return config.with_name(f"{config.stem}.lock.json")
+
+
 def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
     """Read the lock. If it is missing or incomplete, the error names the command that writes it."""
     lock = read_lock(file, {target.name: target.cloud.base_form})
     missing = find_missing(target.spec, lock, target.steps, target.cloud)
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} has no entry for {', '.join(missing)}"
-        raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
+        raise ConfigError(what, hint=f"run `{lock_command(target.loaded.file, file)}`, which looks it up")
     reject_wrong_signers(target.signatures, lock.artifacts)
     return lock
 
@@ -191,6 +202,7 @@ def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, conso
         private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),
+        upgrade=f"{lock_command(targets[0].loaded.file, file)} --upgrade",
         signatures=_signature_policy(targets, run, console),
     )
 

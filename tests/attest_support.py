@@ -177,9 +177,11 @@ def fill(path: Path, content: bytes | str | int) -> None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def check(proof: Proof, kind: str | None = "ed25519", **others: Path) -> dict[str, Check]:
+def check(
+    proof: Proof, kind: str | None = "ed25519", *, lock: Path | None = None, node: Path | None = None
+) -> dict[str, Check]:
     """All checks by their names, with this key."""
-    request = VerifyRequest(proof.manifest, proof.files, public(kind) if kind else None, **others)
+    request = VerifyRequest(proof.manifest, proof.files, public(kind) if kind else None, lock, node)
     return {one.name: one for one in verify(request)}
 
 

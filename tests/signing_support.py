@@ -8,9 +8,10 @@ import functools
 from typing import TYPE_CHECKING
 
 from imagegen import loading, pipeline
+from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
 from imagegen.signing.own import list_own_scripts
-from tests.authenticode.pki import CODE, Identity, issue
-from tests.authenticode.signing import sign_script
+from tests.authenticode.pki import CODE, STAMP, Identity, issue
+from tests.authenticode.signing import Options, sign_pe, sign_script
 from tests.conftest import REPOSITORY, load_today
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ class Signers:
     signer: Identity
     stranger: Identity
     """Below another root."""
+    clock: Identity
+    """An authority for timestamps, below a root of its own."""
+
+    @property
+    def stamped(self) -> Options:
+        """To sign with a timestamp of now."""
+        now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+        return Options(timestamps=[self.clock], stamped=now - datetime.timedelta(minutes=5))
 
 
 @functools.cache
@@ -38,11 +47,28 @@ def signers() -> Signers:
     now = datetime.datetime.now(datetime.UTC)
     valid = (now - datetime.timedelta(days=1), now + datetime.timedelta(days=30))
     usage = ["key_cert_sign", "crl_sign"]
-    root, other = (issue(name, ca=True, key_usages=usage, valid=valid) for name in ("CN=Example Root", "CN=Other Root"))
+    root, other, clock_root = (
+        issue(name, ca=True, key_usages=usage, valid=valid)
+        for name in ("CN=Example Root", "CN=Other Root", "CN=Example Clock Root")
+    )
     ca = issue("CN=Example Code CA", root, ca=True, key_usages=usage, valid=valid)
     signer = issue("O=Example Inc, CN=Example Inc", ca, usages=[CODE], key_usages=["digital_signature"], valid=valid)
     stranger = issue("CN=Stranger", other, usages=[CODE], key_usages=["digital_signature"], valid=valid)
-    return Signers(root, signer, stranger)
+    clock = issue("CN=Clock", clock_root, usages=[STAMP], key_usages=["digital_signature"], valid=valid)
+    return Signers(root, signer, stranger, clock)
+
+
+class StampedSigner(StandInSigner):
+    """Signs programs as "Example Inc", whom the config must allow, with a timestamp below another root."""
+
+    @property
+    def roots(self) -> bytes:
+        return super().roots + signers().root.pem + signers().clock.chain[-1].pem
+
+    def sign(self, artifact: str, path: str, data: bytes) -> bytes:
+        if not data.startswith(b"MZ"):
+            return super().sign(artifact, path, data)
+        return sign_pe(data, signers().signer, signers().stamped)
 
 
 def write_root(folder: Path) -> None:

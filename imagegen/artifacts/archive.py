@@ -6,9 +6,11 @@ import contextlib
 import dataclasses
 import gzip
 import hashlib
+import io
 import lzma
 import re
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -24,9 +26,12 @@ FileType = Literal[ArchiveFormat, "msi", "program", "empty", "web page", "other"
 
 LIMIT_BYTES = 10 * 2**30
 LIMIT_MEMBERS = 100_000
+LONGEST_PATH = 1024
 
-# A tar header that announces a name of this size is an attack on memory, not a name.
+# A header or a directory of this size is an attack on memory: it holds names, not files.
 _LARGEST_READ = 16 << 20
+_ALL_HEADERS = 64 << 20
+_BLOCKS_OF_A_MEMBER = 2000
 UNREADABLE = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -34,8 +39,10 @@ UNREADABLE = (
     lzma.LZMAError,
     EOFError,
     OSError,
-    # zipfile raises it for an unknown compression.
-    NotImplementedError,
+    # zipfile and tarfile raise these for numbers, names and methods of compression that they cannot use.
+    ValueError,
+    RuntimeError,
+    struct.error,
 )
 # Windows drops a trailing dot or blank, and takes a device's name with any extension for the device. A surrogate is no
 # character of Unicode.
@@ -71,6 +78,8 @@ NAMES: Final[dict[FileType, str]] = {
 }
 _ARCHIVES: Final[tuple[ArchiveFormat, ...]] = get_args(ArchiveFormat)
 _WEB_PAGE: Final = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+# How each member begins in the directory of a zip.
+_LISTED: Final = b"PK\x01\x02"
 _EXPECTED: Final = {
     "archive": "an archive (.zip, .tar.gz or .tar)",
     "image": "a tarball of a container image (.tar or .tar.gz)",
@@ -177,6 +186,8 @@ class _Bounds:
         if self.count > LIMIT_MEMBERS:
             raise VerificationError(f"{self.archive} has more than {LIMIT_MEMBERS} members")
         path = re.sub(r"^(\./)+", "", name.removesuffix("/"))
+        if len(path) > LONGEST_PATH:
+            raise self.rejection(f"{name[:40]}...", f"a path of more than {LONGEST_PATH} characters")
         if "\\" in path:
             raise self.rejection(name, "a path with a backslash", _BACKSLASH_HINT)
         if _leads_out(path):
@@ -234,14 +245,23 @@ def _has_valid_names(path: str) -> bool:
 
 
 class Bounded:
-    """A file for tarfile with a limit: tarfile reads a long name whole, whatever size its header announces."""
+    """A file for tarfile with limits: it reads long names and attributes whole, whatever their headers announce."""
 
     def __init__(self, inner: gzip.GzipFile | BinaryIO) -> None:
         self._inner = inner
+        self._blocks = 0
+        self._headers = 0
+        self._in_content = False
 
     def read(self, size: int) -> bytes:
         if size > _LARGEST_READ:
             raise tarfile.ReadError("a header is too large")
+        if not self._in_content:
+            # A map of the holes in a file is read in blocks.
+            self._blocks += 1
+            self._headers += size if size > tarfile.BLOCKSIZE else 0
+            if self._blocks > _BLOCKS_OF_A_MEMBER or self._headers > _ALL_HEADERS:
+                raise tarfile.ReadError("its headers are too large")
         return self._inner.read(size)
 
     def seek(self, offset: int) -> int:
@@ -252,23 +272,52 @@ class Bounded:
     def tell(self) -> int:
         return self._inner.tell()
 
+    @contextlib.contextmanager
+    def content(self) -> Iterator[None]:
+        """What is read meanwhile is the content of a file, which another limit holds."""
+        self._in_content, self._blocks = True, 0
+        try:
+            yield
+        finally:
+            self._in_content = False
+
+
+def tar_members(unpacked: Bounded) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Each member of a tar, with its content if it is a regular file. It can be read until the next is asked for."""
+    with tarfile.open(fileobj=cast("IO[bytes]", unpacked), mode="r:") as archive:
+        while member := archive.next():
+            # tarfile keeps them all: some million members without content would fill the memory.
+            archive.members.clear()  # type: ignore[attr-defined]  # typeshed has no entry for it
+            content = archive.extractfile(member) if member.isfile() else None
+            with unpacked.content(), content or contextlib.nullcontext():
+                yield member, content
+
 
 def _open_tar(unpacked: gzip.GzipFile | BinaryIO, bounds: _Bounds) -> Iterator[OpenMember]:
-    with tarfile.open(fileobj=cast("IO[bytes]", Bounded(unpacked)), mode="r:") as archive:
-        for member in archive:
-            path = bounds.check_path(member.name)
-            if member.isdir():
-                continue
-            content = archive.extractfile(member) if member.isfile() else None
-            if content is None:
-                raise bounds.rejection(member.name, "a link or a device")
-            bounds.check_file(path)
-            with content:
-                yield OpenMember(path, content, bounds)
+    for member, content in tar_members(Bounded(unpacked)):
+        path = bounds.check_path(member.name)
+        if member.isdir():
+            continue
+        if content is None:
+            raise bounds.rejection(member.name, "a link or a device")
+        bounds.check_file(path)
+        yield OpenMember(path, content, bounds)
+
+
+class _ZipFile(io.BufferedReader):
+    """A file for zipfile with a limit: zipfile reads the whole directory, however many members that lists."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _LARGEST_READ:
+            raise zipfile.BadZipFile("its directory is too large")
+        data = super().read(size)
+        if data.count(_LISTED) > LIMIT_MEMBERS:
+            raise zipfile.BadZipFile(f"it has more than {LIMIT_MEMBERS} members")
+        return data
 
 
 def _open_zip(file: Path, bounds: _Bounds) -> Iterator[OpenMember]:
-    with zipfile.ZipFile(file) as archive:
+    with _ZipFile(io.FileIO(file)) as opened, zipfile.ZipFile(opened) as archive:
         for member in archive.infolist():
             path = bounds.check_path(member.orig_filename)
             mode = member.external_attr >> 16 if member.create_system == 3 else 0

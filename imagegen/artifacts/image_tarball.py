@@ -11,14 +11,13 @@ import dataclasses
 import gzip
 import hashlib
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pydantic
 
-from imagegen.artifacts.archive import LIMIT_MEMBERS, UNREADABLE, Bounded
+from imagegen.artifacts.archive import LIMIT_MEMBERS, UNREADABLE, Bounded, tar_members
 from imagegen.artifacts.image_lookup import OsVersion, Size, best_platform, chain_id
 from imagegen.errors import VerificationError
 from imagegen.resources.image_name import ImageName
@@ -109,20 +108,16 @@ class _Tarball:
 def _read(file: Path, form: ArchiveFormat, artifact: str) -> _Tarball:
     found = _Tarball({}, {})
     left = _ALL_DOCUMENTS
-    with (
-        gzip.open(file) if form == "tar.gz" else file.open("rb") as unpacked,
-        tarfile.open(fileobj=cast("IO[bytes]", Bounded(unpacked)), mode="r:") as archive,
-    ):
-        for member in archive:
+    with gzip.open(file) if form == "tar.gz" else file.open("rb") as unpacked:
+        for count, (member, content) in enumerate(tar_members(Bounded(unpacked))):
             path = member.name.removeprefix("./")
             found.sizes[path] = member.size
-            content = archive.extractfile(member) if member.isfile() and member.size <= _LARGEST_DOCUMENT else None
-            data = content.read() if content else b""
+            data = content.read() if content and member.size <= _LARGEST_DOCUMENT else b""
             # Every document of an image is an object or a list; small layers are not kept.
             if data[:1] in (b"{", b"["):
                 found.documents[path] = data
                 left -= len(data)
-            if left < 0 or len(found.sizes) > LIMIT_MEMBERS:
+            if left < 0 or count >= LIMIT_MEMBERS:
                 raise VerificationError(f"{artifact} has too many documents for a tarball of container images")
     return found
 

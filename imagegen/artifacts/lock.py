@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.artifacts.archive import LIMIT_MEMBERS, is_member
+from imagegen.artifacts.archive import LIMIT_MEMBERS, LONGEST_PATH, is_member
 from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.artifacts.image_lookup import LockedImage
 from imagegen.artifacts.image_tarball import TarballImages, WholeImageName
@@ -75,11 +75,17 @@ Plain = Annotated[str, _check(_PLAIN.fullmatch, "is not a valid name")]
 Address = Annotated[str, _check(re.compile(r"https://[!-~]{1,2040}").fullmatch, "must start with https://")]
 Member = Annotated[
     str,
-    _check(lambda path: len(path) <= 1024 and is_member(path), "is not a valid path of an archive member on Windows"),
+    _check(
+        lambda path: len(path) <= LONGEST_PATH and is_member(path),
+        "is not a valid path of an archive member on Windows",
+    ),
 ]
 SignedFile = Annotated[
     str,
-    _check(lambda path: path == WHOLE_FILE or (len(path) <= 1024 and is_member(path)), "is not a valid path of a file"),
+    _check(
+        lambda path: path == WHOLE_FILE or (len(path) <= LONGEST_PATH and is_member(path)),
+        "is not a valid path of a file",
+    ),
 ]
 Members = Annotated[
     dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
@@ -105,7 +111,7 @@ class LockedIssuer(Strict):
 
 class LockedSignature(Strict):
     """Who signed a file: the subject and the sha256 of the certificate, those above it, and the root. `timestamp` is
-    the time of the signature, if an authority confirmed it."""
+    the time of the signature, if an authority confirmed it, and `timestamp_root` the root above that authority."""
 
     signer: Subject
     thumbprint: Sha256
@@ -116,6 +122,7 @@ class LockedSignature(Strict):
     """The certificates between the signer's and the root, from the signer up."""
     root: LockedIssuer
     timestamp: Time | None = None
+    timestamp_root: LockedIssuer | None = None
 
 
 class LockedArtifact(Strict):
@@ -225,7 +232,7 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
         f"{path} is not a valid lock",
         problems=problems,
         details=details,
-        hint="restore it from your repository, or delete it and run `imagegen lock`",
+        hint="restore it from your repository; `imagegen lock CONFIG` makes a new one if you delete it",
     )
 
 

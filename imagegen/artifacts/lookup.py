@@ -29,6 +29,7 @@ from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact
 from imagegen.artifacts.opened import OpenedArtifact, open_artifacts
 from imagegen.artifacts.published import confirm
 from imagegen.artifacts.request import ArtifactRequest, shown_url
+from imagegen.artifacts.signature_facts import find_differences, reject_differences
 from imagegen.artifacts.signature_request import SignatureError, SignaturePolicy
 from imagegen.errors import ImagegenError, VerificationError
 from imagegen.hosts import ANY_HOST, HostPolicy
@@ -50,6 +51,7 @@ _FIRST_YEAR: Final = 1991
 
 _Found = dict[str, LockedArtifact]
 Group = TypeVar("Group")
+Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +121,9 @@ class Sources:
     needs_time: bool = False
     """Whether it must be known when an artifact was published, unless the config has its sha256."""
     lock: str = ""
-    """The path of the lock, for `imagegen artifacts list`."""
+    """The path of the lock, for `imagegen artifacts list` and messages."""
+    upgrade: str = "imagegen lock --upgrade"
+    """The command that looks up entries again, for hints."""
     signatures: SignaturePolicy | None = None
     """What must be signed."""
     absent: set[str] = dataclasses.field(default_factory=set)
@@ -271,13 +275,17 @@ class _Lookup:
         signed = {name: {"signed": one.signed, "not_programs": one.not_programs} for name, one in checked.items()}
         return {name: entry.model_copy(update=signed.get(name)) for name, entry in entries.items()}
 
-    def verify(self, requests: list[ArtifactRequest], locked: str) -> None:
-        """Verify the signatures in bytes that have this digest: those of the cache, or else of a new download."""
+    def verify(
+        self, requests: list[ArtifactRequest], locked: Mapping[str, LockedArtifact]
+    ) -> dict[str, tuple[str, ...]]:
+        """Verify the signatures in the locked bytes: those of the cache, or else of a new download. Return in what the
+        lock differs from them."""
         with contextlib.ExitStack() as held:
-            first = requests[0]
-            found = self._obtain(first, locked, held)
-            check_digest(first.url, found.fetched.sha256, locked)
-            self._check_signatures(open_artifacts(requests, found.file))
+            first, sha256 = requests[0], locked[requests[0].name].sha256
+            found = self._obtain(first, sha256, held)
+            check_digest(first.url, found.fetched.sha256, sha256)
+            checked = self._check_signatures(open_artifacts(requests, found.file))
+        return {name: tuple(find_differences(name, locked[name], one)) for name, one in checked.items()}
 
     def _check_signatures(self, opened: Mapping[str, OpenedArtifact]) -> dict[str, CheckedSignatures]:
         """The signatures of the artifacts that must have some. One error has all that is wrong."""
@@ -313,17 +321,15 @@ def _time_of(version: Version, released: str) -> str | None:
 def verify_signatures(
     requests: Mapping[str, ArtifactRequest], locked: Mapping[str, LockedArtifact], sources: Sources
 ) -> None:
-    """Verify the signatures of locked artifacts, in the bytes that they have: of the cache, or of a new download."""
+    """Verify the signatures of locked artifacts, in the bytes that they have: of the cache, or of a new download. The
+    lock must say of them what the bytes say."""
     together: dict[tuple[str, str], list[ArtifactRequest]] = {}
     for name, request in requests.items():
         together.setdefault((request.url, locked[name].sha256), []).append(request)
-
-    def verify(lookup: _Lookup, group: tuple[str, list[ArtifactRequest]]) -> _Found:
-        lookup.verify(group[1], group[0])
-        return {}
-
-    groups = [(sha256, group) for (_, sha256), group in together.items()]
-    _gather(_run(groups, verify, sources, f"verifying the signatures of {counted(len(requests), 'artifact')}"))
+    label = f"verifying the signatures of {counted(len(requests), 'artifact')}"
+    running = _run([*together.values()], lambda lookup, group: lookup.verify(group, locked), sources, label)
+    differences = _gather(running)
+    reject_differences(differences, sources.lock, sources.upgrade)
 
 
 def _look_up_all(
@@ -342,8 +348,8 @@ def _look_up_all(
 
 
 def _run(
-    groups: list[Group], work: Callable[[_Lookup, Group], _Found], sources: Sources, label: str
-) -> list[concurrent.futures.Future[_Found]]:
+    groups: list[Group], work: Callable[[_Lookup, Group], dict[str, Value]], sources: Sources, label: str
+) -> list[concurrent.futures.Future[dict[str, Value]]]:
     """Do the work for each group, several at once."""
     stop = threading.Event()
     trust = sources.signatures.load_trust() if sources.signatures else None
@@ -372,11 +378,11 @@ def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtif
     return next((entry.sha256 for entry in entries if entry.url == first.url), None)
 
 
-def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
+def _gather(finished: list[concurrent.futures.Future[dict[str, Value]]]) -> dict[str, Value]:
     """All artifacts, or all errors, so that one run shows the operator every URL to correct."""
     errors = [error for error in (future.exception() for future in finished) if isinstance(error, ImagegenError)]
     if not errors:
-        return {name: artifact for future in finished for name, artifact in future.result().items()}
+        return {name: value for future in finished for name, value in future.result().items()}
     wrong = [problem for error in errors if isinstance(error, SignatureError) for problem in error.found]
     if wrong and all(isinstance(error, SignatureError) for error in errors):
         raise SignatureError(wrong)

@@ -185,8 +185,10 @@ def wrong_signer(request: SignatureRequest, member: str, subject: Name, differen
 
 
 def is_covered(request: SignatureRequest, entry: LockedArtifact) -> bool:
-    """Whether the lock says of every file that the image gets who signed it, or that it is no program."""
-    known = {*(entry.signed or ()), *entry.not_programs}
+    """Whether the lock says of every file that the image gets who signed it, or that it is no program. An older lock
+    has timestamps without their roots."""
+    signed = (entry.signed or {}).items()
+    known = {*entry.not_programs, *(file for file, one in signed if not one.timestamp or one.timestamp_root)}
     return all(member in known for member in request.used.select(entry.members))
 
 

@@ -209,7 +209,8 @@ def _judge(request: SignatureRequest, member: str, verification: Verification) -
         return SignatureProblem(message, _unsigned_hint(request))
     if not _is_allowed(request, signature):
         return wrong_signer(request, member, signer.subject, nearest(request.signers, signer, signature.chain))
-    if unreadable := next((one for one in signature.chain if not _is_readable(str(one.subject))), None):
+    named = (*signature.chain, *([signature.timestamp_root] if signature.timestamp_root else []))
+    if unreadable := next((one for one in named if not _is_readable(str(one.subject))), None):
         message = (
             f"{where} is rejected by {request.key}: a lock cannot have the name in certificate {unreadable.sha256}"
         )
@@ -238,6 +239,7 @@ def _locked(verification: Verification, signature: Signature, signer: Certificat
         issuers=[_issuer(one) for one in signature.chain[1:-1]],
         root=_issuer(signature.chain[-1]),
         timestamp=time.strftime("%Y-%m-%dT%H:%M:%SZ") if time else None,
+        timestamp_root=_issuer(signature.timestamp_root) if signature.timestamp_root else None,
     )
 
 

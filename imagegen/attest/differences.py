@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -27,12 +27,12 @@ def differences(found: object, expected: object, *, place: str, source: str, hin
             yield Problem(place, 0, name, message, hint)
 
 
-def first_problems(problems: Iterable[Problem], place: str) -> list[Problem]:
-    """The first problems, and how many more there are."""
-    listed = iter(problems)
-    first = list(itertools.islice(listed, _SHOWN_PROBLEMS))
-    if more := sum(1 for _ in listed):
-        first.append(Problem(place, 0, "", f"and {more} more", first[-1].hint))
+def first_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """The first problems. The last of them says how many more there are."""
+    listed = list(problems)
+    first = listed[:_SHOWN_PROBLEMS]
+    if more := len(listed) - len(first):
+        first[-1] = dataclasses.replace(first[-1], message=f"{first[-1].message}, and {more} more")
     return first
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+import shlex
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -34,6 +35,7 @@ from imagegen.errors import ConfigError
 _RSA_BITS: Final = (2048, 8192)
 _LABEL: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,60})-----")
 _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519 -out attest.key"
+_PRINT_PUBLIC: Final = "give a public key: `openssl pkey -in KEY -pubout` prints that of a private one"
 _KINDS: Final = "an Ed25519 key, an ECDSA key on P-256, or an RSA key with 2048 to 8192 bits"
 
 
@@ -96,11 +98,11 @@ class SigningKey:
 
 def read_signing_key(data: bytes, shown_as: str, passphrase: bytes | None) -> SigningKey:
     """The private key of a PEM file. Anything else is a ConfigError."""
-    label = _label(data, shown_as)
+    label = _label(data, shown_as, f"make a key with `{_MAKE_KEY}`")
     if label.endswith("PUBLIC KEY") or label == "CERTIFICATE":
         raise ConfigError(f"{shown_as} is {_noun(label)}, not a private key", hint=f"make a key with `{_MAKE_KEY}`")
     if "SIGSTORE" in label:
-        hint = f"sign with cosign itself: --cosign --cosign-key {shown_as}"
+        hint = f"sign with cosign itself: --cosign --cosign-key {shlex.quote(shown_as)}"
         raise ConfigError(f"{shown_as} is a key of cosign, which only cosign can read", hint=hint)
     if label == "OPENSSH PRIVATE KEY":
         hint = f"make a key with `{_MAKE_KEY}`, or convert a copy of this one: `ssh-keygen -p -m PKCS8 -f COPY`"
@@ -126,28 +128,27 @@ def read_signing_key(data: bytes, shown_as: str, passphrase: bytes | None) -> Si
 
 def read_verifying_key(data: bytes, shown_as: str) -> VerifyingKey:
     """The public key of a PEM file. Anything else is a ConfigError."""
-    label = _label(data, shown_as)
+    label = _label(data, shown_as, _PRINT_PUBLIC)
     if label.endswith("PRIVATE KEY"):
-        hint = f"give the public key: `openssl pkey -in {shown_as} -pubout -out attest.pub` writes it"
+        hint = f"give the public key: `openssl pkey -in {shlex.quote(shown_as)} -pubout -out attest.pub` writes it"
         raise ConfigError(f"{shown_as} is {_noun(label)}, which must stay where it signs", hint=hint)
     if label == "CERTIFICATE":
-        hint = f"give the public key: `openssl x509 -in {shown_as} -pubkey -noout` prints it"
+        hint = f"give the public key: `openssl x509 -in {shlex.quote(shown_as)} -pubkey -noout` prints it"
         raise ConfigError(f"{shown_as} is a certificate, not a public key", hint=hint)
     try:
         key = load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm):
-        hint = "`openssl pkey -in KEY -pubout` prints the public key of a private one"
-        raise ConfigError(f"{shown_as} is not a valid public key in PEM", hint=hint) from None
+        raise ConfigError(f"{shown_as} is not a valid public key in PEM", hint=_PRINT_PUBLIC) from None
     if isinstance(key, Ed25519PublicKey | EllipticCurvePublicKey | RSAPublicKey):
         _check_strength(key, shown_as)
         return VerifyingKey(key)
     raise _unsupported(shown_as, type(key).__name__)
 
 
-def _label(data: bytes, shown_as: str) -> str:
+def _label(data: bytes, shown_as: str, hint: str) -> str:
     found = _LABEL.search(data)
     if found is None:
-        raise ConfigError(f"{shown_as} is not a key in PEM", hint=f"make a key with `{_MAKE_KEY}`")
+        raise ConfigError(f"{shown_as} is not a key in PEM", hint=hint)
     return found[1].decode("ascii")
 
 

@@ -81,11 +81,11 @@ def shown(value: object) -> str:
 
 
 def _problems(error: pydantic.ValidationError, shown_as: str, hint: str) -> Iterator[Problem]:
-    for item in error.errors(include_url=False)[:_SHOWN_ERRORS]:
+    items = error.errors(include_url=False)
+    for number, item in enumerate(items[:_SHOWN_ERRORS], 1):
         place = ".".join(str(part) for part in item["loc"] if part != "[key]")
-        yield Problem(shown_as, 0, shown(place), _message(item), hint)
-    if error.error_count() > _SHOWN_ERRORS:
-        yield Problem(shown_as, 0, "", f"and {error.error_count() - _SHOWN_ERRORS} more errors", hint)
+        more = len(items) - number if number == _SHOWN_ERRORS else 0
+        yield Problem(shown_as, 0, shown(place), _message(item) + (f", and {more} more errors" if more else ""), hint)
 
 
 def _message(item: ErrorDetails) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -35,6 +36,8 @@ class VerifyRequest:
     key: VerifyingKey | None = None
     lock: Path | None = None
     node: Path | None = None
+    needs_documents: bool = False
+    """Whether it is an error that there is no attestation."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +55,9 @@ def verify(request: VerifyRequest) -> Iterator[Check]:
     try:
         file = read_manifest(request.manifest)
     except InvalidDocument as invalid:
-        yield _failed("manifest", invalid.problems, request.manifest)
+        yield _failed("manifest", invalid.problems)
         return
-    yield _judged("manifest", _manifest_words(file), find_contradictions(file), request.manifest)
+    yield _judged("manifest", _manifest_words(file), find_contradictions(file))
     attestation, statement = _check_attestation(request, file)
     yield attestation
     yield _check_sbom(request, file, statement)
@@ -77,28 +80,32 @@ def _manifest_words(file: ManifestFile) -> str:
 def _check_attestation(request: VerifyRequest, file: ManifestFile) -> tuple[Check, Statement | None]:
     """The check, and the statement if there is a valid one."""
     path, name = request.documents.attestation, "attestation"
-    if not path.exists() and request.key is None:
+    if not path.exists() and request.key is None and not request.needs_documents:
         return Check(name, "skipped", f"there is none ({path})"), None
     try:
         found = read_attestation(read_bytes(path, limit=envelope.LIMIT_BYTES, hint=_NO_ATTESTATION), str(path))
-        if request.key and (problem := _check_signature(found, request.key)):
-            return _failed(name, [problem], path), None
+        if request.key and (problem := _check_signature(found, request.key, request.manifest)):
+            return _failed(name, [problem]), None
         statement = found.read_statement()
         expected = make_statement(file, statement.sbom_sha256)
     except InvalidDocument as invalid:
-        return _failed(name, invalid.problems, path), None
+        return _failed(name, invalid.problems), None
     compared = differences(
         statement.as_json(), expected.as_json(), place=str(path), source="the manifest", hint=ATTEST_AGAIN
     )
-    return _judged(name, _signature_words(found, request.key), compared, path), statement
+    return _judged(name, _signature_words(found, request.key), compared), statement
 
 
-def _check_signature(found: Attestation, key: VerifyingKey) -> Problem | None:
+def _check_signature(found: Attestation, key: VerifyingKey, manifest: Path) -> Problem | None:
     if found.envelope is None:
         message = "is not signed, but --key is given"
         return Problem(found.shown_as, 0, "", message, "sign it: `imagegen attest MANIFEST --key FILE`")
     if found.is_keyless:
-        hint = "verify it with `cosign verify-blob-attestation --bundle FILE --certificate-identity …`"
+        bundle, signed = shlex.quote(found.shown_as), shlex.quote(str(manifest))
+        hint = (
+            f"verify it with `cosign verify-blob-attestation --bundle {bundle} --type slsaprovenance1 "
+            f"--certificate-identity IDENTITY --certificate-oidc-issuer URL {signed}`"
+        )
         return Problem(found.shown_as, 0, "", "is signed with a certificate of Sigstore, not with a key", hint)
     if not found.is_signed_by(key):
         names = f", but names {' and '.join(found.key_ids)}" if found.key_ids else ""
@@ -125,36 +132,41 @@ def _check_sbom(request: VerifyRequest, file: ManifestFile, statement: Statement
         digest = hashlib.sha256(data).hexdigest()
         if stated not in (None, digest):
             message = f"has sha256 {digest}, but the attestation says {stated}"
-            return _failed("sbom", [Problem(str(path), 0, "", message, ATTEST_AGAIN)], path)
+            return _failed("sbom", [Problem(str(path), 0, "", message, ATTEST_AGAIN)])
         sbom = read_sbom(data, str(path))
-        return _judged("sbom", counted(len(sbom.components), "component"), compare_sbom(sbom, file, str(path)), path)
+        return _judged("sbom", counted(len(sbom.components), "component"), compare_sbom(sbom, file, str(path)))
     except InvalidDocument as invalid:
-        return _failed("sbom", invalid.problems, path)
+        return _failed("sbom", invalid.problems)
 
 
 def _check_lock(path: Path, file: ManifestFile) -> Check:
-    lock = read_lock(path)
+    try:
+        lock = read_lock(path)
+    except ConfigError as error:
+        hint = "give the lock as it was at the build, from your repository"
+        found = [dataclasses.replace(problem, hint=hint) for problem in error.problems]
+        return _failed("lock", found or [Problem(str(path), 0, "", error.message, hint)])
     if lock is None:
         raise ConfigError(f"the lock {path} does not exist", hint="give the path of the lock with --lock")
     digest = lock_sha256(path)
     known = file.manifest.inputs.lock_sha256
     summary = f"sha256 {digest}" if known else "same inputs; the manifest is older and has no digest of its lock"
-    return _judged("lock", summary, compare_lock(lock, digest, file, str(path)), path)
+    return _judged("lock", summary, compare_lock(lock, digest, file, str(path)))
 
 
 def _check_node(path: Path, file: ManifestFile) -> Check:
     try:
         hint = "give the file with the output of start.ps1 -Check"
         check = read_node_check(read_bytes(path, limit=node_check.LIMIT_BYTES, hint=hint), str(path))
-        return _judged("node", f"{check.node}: {check.count.words}", compare_node(check, file, str(path)), path)
+        return _judged("node", f"{check.node}: {check.count.words}", compare_node(check, file, str(path)))
     except InvalidDocument as invalid:
-        return _failed("node", invalid.problems, path)
+        return _failed("node", invalid.problems)
 
 
-def _judged(name: str, summary: str, problems: Iterable[Problem], path: Path) -> Check:
+def _judged(name: str, summary: str, problems: Iterable[Problem]) -> Check:
     found = list(problems)
-    return _failed(name, found, path) if found else Check(name, "ok", summary)
+    return _failed(name, found) if found else Check(name, "ok", summary)
 
 
-def _failed(name: str, problems: list[Problem], path: Path) -> Check:
-    return Check(name, "failed", counted(len(problems), "problem"), tuple(first_problems(problems, str(path))))
+def _failed(name: str, problems: list[Problem]) -> Check:
+    return Check(name, "failed", counted(len(problems), "problem"), tuple(first_problems(problems)))

@@ -187,6 +187,12 @@ class Signature:
         is_complete = self.verdict not in (Verdict.ALTERED, Verdict.UNTRUSTED)
         return self.chain[-1] if self.chain and (is_complete or self.chain[-1].is_self_issued) else None
 
+    @property
+    def timestamp_root(self) -> Certificate | None:
+        """The root of the timestamp's chain. None: there is no valid timestamp."""
+        timestamp = self.timestamp
+        return timestamp.chain[-1] if timestamp and timestamp.verdict is Verdict.VALID else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Verification:

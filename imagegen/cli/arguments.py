@@ -24,6 +24,7 @@ from imagegen.console import Console, make_console
 from imagegen.errors import ConfigError, ImagegenError, ToolError
 from imagegen.lines import one_line
 from imagegen.loading import ConfigRequest, Loaded
+from imagegen.locking import default_lock, lock_command
 from imagegen.manifest.model import ImageManifest
 from imagegen.pipeline import PreparedTarget
 from imagegen.plan.resolve import Decision
@@ -99,12 +100,12 @@ def process_targets(
 
 def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) -> Path:
     """The lock: beside the config unless another one is given. The lock of a rehearsal is only for rehearsals."""
-    file = lock_file or config.with_name(f"{config.stem}.lock.json")
+    file = lock_file or default_lock(config)
     lock = read_lock(file)
     if lock is not None and lock.labels.get(_MARK) == "true" and parse_labels(labels).get(_MARK) != "true":
         raise ConfigError(
             f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins",
-            hint="give another lock with --lock, or delete it and run `imagegen lock`",
+            hint=f"give another lock with --lock, or delete this one and run `{lock_command(config, file)}`",
         )
     return file
 

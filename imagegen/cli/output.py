@@ -30,6 +30,8 @@ def error_text(error: ImagegenError) -> str:
 
 def usage_text(error: click.ClickException) -> str:
     """An error of click in the same form. Its message repeats the command line, which may have any characters."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return joined(error.format_message().split("\n"))
     message = error.format_message()
     # The only message with lines of its own: the choices of a missing parameter, which imagegen defines.
     first, *others = message.split("\n") if isinstance(error, click.MissingParameter) else [message]

@@ -83,7 +83,10 @@ class _Folder:
             if (found[1] if found else "") != tag:
                 return False
             part = self._parts / secrets.token_hex(16)
-            part.write_bytes(data)
+            with part.open("wb") as copy:
+                copy.write(data)
+                copy.flush()
+                os.fsync(copy.fileno())
             self._move(part, path)
             return True
 

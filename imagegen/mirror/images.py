@@ -218,6 +218,7 @@ class _LayerOpener:
             self.client.renew(self.wanted.locked.manifest)
         except NotThereError as error:
             raise RefusedError(
-                f"{self.wanted.name} could not be pulled: {error}", hint="run it again: finished layers are kept"
+                f"{self.wanted.name} could not be pulled to its end: {error}",
+                hint="run the command again: what is in the mirror is not downloaded again",
             ) from error
         return held.enter_context(self.source.get(place, sha256, layer.size))

@@ -92,12 +92,15 @@ class ImagePart:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedSignature:
-    """The signature by which the host accepted a file: the subjects and the sha256 of its certificate and its root."""
+    """The signature by which the host accepted a file: the subjects and the sha256 of its certificate and its root, and
+    of the root of its timestamp, if it has one."""
 
     signer: str
     thumbprint: str
     root: str
     root_thumbprint: str
+    timestamp_root: str | None = None
+    timestamp_root_thumbprint: str | None = None
     hidden: str | None = None
     """Why Windows does not show it on the machine: `nested` or `catalogue`."""
 

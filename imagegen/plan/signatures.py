@@ -190,6 +190,8 @@ def _planned(
                         thumbprint=one.thumbprint,
                         root=one.root.subject,
                         root_thumbprint=one.root.thumbprint,
+                        timestamp_root=one.timestamp_root.subject if one.timestamp_root else None,
+                        timestamp_root_thumbprint=one.timestamp_root.thumbprint if one.timestamp_root else None,
                         hidden=None if one.by == "own" else one.by,
                     ),
                 )

@@ -111,8 +111,14 @@ def _planned(signature: Signature) -> PlannedSignature:
     signer, root = signature.signer, signature.root
     if signer is None or root is None:
         raise ValueError("a valid signature has a signer and a root")
+    timestamp_root = signature.timestamp_root
     return PlannedSignature(
-        str(signer.subject), signer.sha256.lower(), str(root.subject), root.sha256.lower(), hidden=None
+        signer=str(signer.subject),
+        thumbprint=signer.sha256.lower(),
+        root=str(root.subject),
+        root_thumbprint=root.sha256.lower(),
+        timestamp_root=str(timestamp_root.subject) if timestamp_root else None,
+        timestamp_root_thumbprint=timestamp_root.sha256.lower() if timestamp_root else None,
     )
 
 

@@ -120,10 +120,12 @@ function Get-SignatureFault { [CmdletBinding()] param($Found, $Wanted)
         'NotTrusted' { return "is signed by $signer, which this Windows distrusts" }
     }
     # Windows names no reason that is the same in every language.
-    foreach ($root in @(Get-StoreCertificate -Store 'Root')) {
-        if ((Get-CertificateDigest -Certificate $root) -ceq $Wanted.root_thumbprint) { return "has a signature of $signer that Windows does not accept ($status): $($Found.StatusMessage)" }
+    $known = @(foreach ($root in @(Get-StoreCertificate -Store 'Root')) { Get-CertificateDigest -Certificate $root })
+    foreach ($chain in @('signed', $Wanted.root, $Wanted.root_thumbprint), @('timestamped', $Wanted.timestamp_root, $Wanted.timestamp_root_thumbprint)) {
+        $how, $root, $thumbprint = $chain
+        if ($null -ne $root -and $known -cnotcontains $thumbprint) { return "is $how below $root, a root that this machine neither has nor could fetch: save the certificate with the sha256 $thumbprint beside the config, and add windows.trusted_roots: [FILE]" }
     }
-    "is signed below $($Wanted.root), a root that this machine neither has nor could fetch: save the certificate with the sha256 $($Wanted.root_thumbprint) beside the config, and add windows.trusted_roots: [FILE]"
+    "has a signature of $signer that Windows does not accept ($status): $($Found.StatusMessage)"
 }
 
 # Throws unless Windows accepts the signature that the plan has for these bytes. Without one in the plan, or if Windows shows another one (a nested one, or none because a catalogue signs), the host's verdict and the digest decide.

@@ -620,6 +620,13 @@ def test_clouds_inside_functions_are_fine(name: str) -> None:
     assert eager_clouds(Module(name, Path("-"), "def f() -> None:\n    import boto3\n")) == []
 
 
+def test_help_imports_nothing_but_click_and_the_command_line() -> None:
+    own = {name for name in imported_by("imagegen.cli.main") if name.startswith("imagegen.")}
+    outside = {name for name in own if not name.startswith("imagegen.cli")}
+    assert outside == {"imagegen.errors", "imagegen.lines"}
+    assert not any(name.startswith("imagegen.cli.verbs") for name in own)
+
+
 @pytest.mark.parametrize("start", ["imagegen.cli.main", "imagegen.cli.verbs.validate", "imagegen.cli.verbs.artifacts"])
 def test_help_and_validate_import_nothing_that_downloads(start: str) -> None:
     heavy = {"imagegen.locking", "imagegen.artifacts.cache", "imagegen.artifacts.lookup"}

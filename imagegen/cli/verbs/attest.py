@@ -1,6 +1,7 @@
 """`imagegen attest`: writes proof of what was built."""
 
 import os
+import shlex
 import stat
 from pathlib import Path
 from typing import Final
@@ -106,7 +107,9 @@ def _read_key(path: Path, passphrase_env: str | None) -> SigningKey:
     except FileNotFoundError:
         raise ConfigError(f"the key {path} does not exist", hint="give the path of a private key with --key") from None
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        messages().show(one_line(f"warning: other users may read the key {path}: run `chmod 600 {path}`"))
+        messages().show(
+            one_line(f"warning: other users may read the key {path}: run `chmod 600 {shlex.quote(str(path))}`")
+        )
     passphrase = None if passphrase_env is None else os.environ.get(passphrase_env)
     if passphrase_env is not None and not passphrase:
         hint = "set it to the passphrase of the key"

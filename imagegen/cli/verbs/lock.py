@@ -62,8 +62,8 @@ def lock(
         if changes:
             raise VerificationError(
                 f"{file} is not up to date: {counted(len(changes), 'difference')}",
-                hint="see each difference above; `imagegen lock --upgrade` accepts those of base images, tags and "
-                "your own URLs",
+                hint=f"see each difference above; `{locking.lock_command(config, file)} --upgrade` accepts those of "
+                "base images, tags and your own URLs",
             )
     elif upgrade:
         _print(locking.upgrade(targets, file, names, run=run, console=console), form)

@@ -108,15 +108,19 @@ def plan_lines(plan: BuildPlan) -> list[str]:
 
 
 def _signature_lines(signatures: Collection[PlannedSignature]) -> Iterator[str]:
-    """The roots to which the signatures of programs lead, which the machine must trust too, and who signed."""
+    """The roots to which the signatures of programs and their timestamps lead, which the machine must trust too, and
+    who signed."""
     if signatures:
         yield f"signatures ({counted(len(signatures), 'file')})"
-    roots = sorted({(one.root, one.root_thumbprint) for one in signatures})
-    for root, thumbprint in roots:
+    stamped = collections.Counter((one.timestamp_root, one.timestamp_root_thumbprint) for one in signatures)
+    del stamped[None, None]
+    for root, thumbprint in sorted({*((one.root, one.root_thumbprint) for one in signatures), *stamped}):
         yield f"  root {root}"
         yield f"    sha256 {thumbprint}"
         signers = collections.Counter(one.signer for one in signatures if one.root_thumbprint == thumbprint)
         yield from (f"    {counted(count, 'file')} signed by {signer}" for signer, count in sorted(signers.items()))
+        if count := stamped[root, thumbprint]:
+            yield f"    {counted(count, 'file')} with a timestamp"
 
 
 def _resource_line(resource: PlannedResource) -> str:

@@ -56,13 +56,28 @@ def verify(
     """
     key_found = _read_key(key) if key else None
     path = find_manifest_file(manifest, folder)
-    for given in (lock_file, node, documents):
-        if given is not None and not given.exists():
-            raise ConfigError(f"{given} does not exist", hint="give the path of what is there")
-    request = VerifyRequest(path, DocumentFiles.of(path, documents), key_found, lock_file, node)
+    _check_paths(lock_file, node, documents)
+    request = VerifyRequest(
+        path,
+        DocumentFiles.of(path, documents),
+        needs_documents=documents is not None,
+        key=key_found,
+        lock=lock_file,
+        node=node,
+    )
     checks = list(verify_all(request))
     print_as(form, _as_json(path, checks), _lines(checks))
     _reject_failed(path, checks)
+
+
+def _check_paths(lock: Path | None, node: Path | None, documents: Path | None) -> None:
+    if lock and not lock.exists():
+        raise ConfigError(f"{lock} does not exist", hint="give the lock as it was at the build, with --lock")
+    if node and not node.exists():
+        raise ConfigError(f"{node} does not exist", hint="give the saved output of start.ps1 -Check, with --node")
+    if documents and not documents.is_dir():
+        problem = "is not a folder" if documents.exists() else "does not exist"
+        raise ConfigError(f"{documents} {problem}", hint="give the folder with the documents, with --documents")
 
 
 def _read_key(path: Path) -> VerifyingKey:

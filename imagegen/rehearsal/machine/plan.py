@@ -69,12 +69,15 @@ class Proxy(Strict):
 
 
 class Signature(Strict):
-    """The signature by which the host accepted a file. If `hidden` has a reason, Windows does not show it."""
+    """The signature by which the host accepted a file, and the roots of it and its timestamp. If `hidden` has a reason,
+    Windows does not show it."""
 
     signer: str
     thumbprint: Sha256
     root: str
     root_thumbprint: Sha256
+    timestamp_root: str | None
+    timestamp_root_thumbprint: Sha256 | None
     hidden: Literal["nested", "catalogue"] | None
 
 

@@ -57,7 +57,8 @@ def show_signature(machine: Machine, data: bytes, name: str) -> Shown:
     distrusted = machine.certificates.thumbprints(DISALLOWED)
     if any(one.sha1 in distrusted for one in first.chain):
         return Shown(_DISTRUSTED, "a certificate is in the store Disallowed", first.signer)
-    if first.verdict is Verdict.UNTRUSTED and machine.fetches_roots and _fetch_root(machine, first):
+    lacks_root = first.verdict in (Verdict.UNTRUSTED, Verdict.BAD_TIMESTAMP)
+    if lacks_root and machine.fetches_roots and _fetch_roots(machine, first):
         return show_signature(machine, data, name)
     return Shown(_STATUS.get(first.verdict, _OTHER), first.reason, first.signer)
 
@@ -84,12 +85,17 @@ def _find_fault(machine: Machine, found: Shown, wanted: Signature) -> str:
         return f"was changed after {wanted.signer} signed it"
     if found.status == _DISTRUSTED:
         return f"is signed by {subject}, which this Windows distrusts"
-    if any(root.certificate.sha256.lower() == wanted.root_thumbprint for root in _roots(machine)):
-        return f"has a signature of {subject} that Windows does not accept ({found.status}): {found.message}"
-    return (
-        f"is signed below {wanted.root}, a root that this machine neither has nor could fetch: save the certificate"
-        f" with the sha256 {wanted.root_thumbprint} beside the config, and add windows.trusted_roots: [FILE]"
-    )
+    known = {root.certificate.sha256.lower() for root in _roots(machine)}
+    for how, root, thumbprint in (
+        ("signed", wanted.root, wanted.root_thumbprint),
+        ("timestamped", wanted.timestamp_root, wanted.timestamp_root_thumbprint),
+    ):
+        if root is not None and thumbprint not in known:
+            return (
+                f"is {how} below {root}, a root that this machine neither has nor could fetch: save the certificate"
+                f" with the sha256 {thumbprint} beside the config, and add windows.trusted_roots: [FILE]"
+            )
+    return f"has a signature of {subject} that Windows does not accept ({found.status}): {found.message}"
 
 
 def _roots(machine: Machine) -> tuple[TrustedRoot, ...]:
@@ -100,10 +106,12 @@ def _roots(machine: Machine) -> tuple[TrustedRoot, ...]:
     return tuple(TrustedRoot(one) for one in known if one)
 
 
-def _fetch_root(machine: Machine, signature: model.Signature) -> bool:
-    """Windows fetches the root of a chain that is on Microsoft's list, and keeps it."""
-    issuers = {one.issuer.encoded for one in signature.chain}
-    fetched = [one.certificate for one in read_public_roots()[0] if one.certificate.subject.encoded in issuers]
+def _fetch_roots(machine: Machine, signature: model.Signature) -> bool:
+    """Windows fetches the roots of chains that are on Microsoft's list, and keeps them. Whether there are new ones."""
+    chain = (*signature.chain, *(signature.timestamp.chain if signature.timestamp else ()))
+    issuers, known = {one.issuer.encoded for one in chain}, machine.certificates.thumbprints(ROOT)
+    listed = [one.certificate for one in read_public_roots()[0] if one.certificate.subject.encoded in issuers]
+    fetched = [one for one in listed if one.sha1 not in known]
     for one in fetched:
         machine.certificates.add_root(one.der, one.sha1)
     return bool(fetched)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import random
 import stat
+import struct
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING, Literal
@@ -201,6 +203,104 @@ def test_members_are_counted(
     monkeypatch.setattr(archive, "LIMIT_MEMBERS", 3)
     with pytest.raises(VerificationError, match="more than 3 members"):
         read(data)
+
+
+def with_header(name: str, pax: dict[str, str], size: int = 0) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.pax_headers = pax
+    info.size = size
+    return info.tobuf(tarfile.PAX_FORMAT)
+
+
+def test_headers_cannot_fill_the_memory(
+    read: Callable[[bytes], dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_ALL_HEADERS", 64 << 10)
+    large = {"comment": "x" * (15 << 10)}
+    assert set(read(gzip.compress(b"".join(with_header(f"a{n}", large) for n in range(4)) + bytes(1024), 1))) == {
+        *(f"a{n}" for n in range(4))
+    }
+    with pytest.raises(VerificationError, match="its headers are too large"):
+        read(gzip.compress(b"".join(with_header(f"a{n}", large) for n in range(5)) + bytes(1024), 1))
+
+
+def test_a_map_of_holes_cannot_fill_the_memory(
+    read: Callable[[bytes], dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_BLOCKS_OF_A_MEMBER", 20)
+    holes = b"900000000\n" + b"1\n" * (10 << 10)
+    sparse = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "a", "GNU.sparse.realsize": "1"}
+    with pytest.raises(VerificationError, match="its headers are too large"):
+        read(with_header("a", sparse, len(holes)) + holes + bytes(-len(holes) % 512 + 1024))
+
+
+@pytest.mark.parametrize(
+    "pax",
+    [
+        {"GNU.sparse.map": "x,y", "GNU.sparse.realsize": "1"},
+        {"GNU.sparse.size": "zz"},
+        {"GNU.sparse.realsize": "zz"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "1"},
+    ],
+    ids=["map", "size", "real size", "no map"],
+)
+def test_a_nonsense_header_is_refused(read: Callable[[bytes], dict[str, str]], pax: dict[str, str]) -> None:
+    with pytest.raises(VerificationError, match="cannot be read as an archive"):
+        read(with_header("a", pax, 512) + b"x" * 512 + bytes(1024))
+
+
+@pytest.mark.parametrize("make", [tar_gz, plain_tar, zipped])
+def test_a_path_is_no_longer_than_a_lock_can_hold(
+    read: Callable[[bytes], dict[str, str]], make: Callable[[tuple[str, bytes]], bytes]
+) -> None:
+    longest = "/".join(["a" * 127] * 8)
+    assert [*read(make((longest + "b", b"1")))] == [longest + "b"]
+    with pytest.raises(VerificationError, match="a path of more than 1024 characters"):
+        read(make((longest + "bb", b"1")))
+
+
+def test_a_directory_that_lists_a_million_members_is_not_read(read: Callable[[bytes], dict[str, str]]) -> None:
+    """Only its end says how large it is: zipfile would make an object of each."""
+    listed = struct.pack("<4s42s1s", b"PK\x01\x02", bytes(42), b"a") * 100_001
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, len(listed), 4, 0)
+    with pytest.raises(VerificationError, match="more than 100000 members"):
+        read(b"PK\x03\x04" + listed + end)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, 17 << 20, 4, 0)
+    with pytest.raises(VerificationError, match="its directory is too large"):
+        read(b"PK\x03\x04" + bytes(17 << 20) + end)
+
+
+def test_a_name_that_is_no_unicode_is_refused(read: Callable[[bytes], dict[str, str]]) -> None:
+    data = zipped(("\u00e4.exe", b"1")).replace("\u00e4".encode(), b"\xff\xfe")
+    with pytest.raises(VerificationError, match="cannot be read as an archive"):
+        read(data)
+
+
+def test_an_encrypted_member_is_refused(read: Callable[[bytes], dict[str, str]]) -> None:
+    data = bytearray(zipped(("a.exe", b"1")))
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    with pytest.raises(VerificationError, match="encrypted"):
+        read(bytes(data))
+
+
+@pytest.mark.parametrize("make", [tar_gz, plain_tar, zipped])
+def test_whatever_bytes_are_changed_an_archive_is_read_or_refused(
+    read: Callable[[bytes], dict[str, str]], make: Callable[[tuple[str, bytes], tuple[str, bytes]], bytes]
+) -> None:
+    choose, data = random.Random(14), make(("a/b.exe", b"1" * 600), ("c.txt", b"2"))  # noqa: S311 - no secret
+    refused = 0
+    for _ in range(150):
+        changed = bytearray(data)
+        for _ in range(choose.randint(1, 3)):
+            changed[choose.randrange(4 if make is not plain_tar else 0, len(data))] = choose.randrange(256)
+        # The first bytes say whether it is an archive at all.
+        if make is plain_tar:
+            changed[257:262] = b"ustar"
+        try:
+            read(bytes(changed))
+        except VerificationError:
+            refused += 1
+    assert refused > 10
 
 
 def test_a_name_that_announces_gigabytes_is_not_read(read: Callable[[bytes], dict[str, str]]) -> None:

@@ -151,6 +151,16 @@ def test_a_tarball_that_is_not_valid_is_refused(tmp_path: Path, reason: str) -> 
         saved.read(tmp_path)
 
 
+def test_members_with_one_name_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imagegen.artifacts.image_tarball.LIMIT_MEMBERS", 3)
+    header = tarfile.TarInfo("a").tobuf()
+    (tmp_path / "three").write_bytes(header * 3 + bytes(1024))
+    (tmp_path / "four").write_bytes(header * 4 + bytes(1024))
+    assert read_image_tarball(tmp_path / "three", "tar", "image-tarball-1") == {}
+    with pytest.raises(VerificationError, match="too many documents"):
+        read_image_tarball(tmp_path / "four", "tar", "image-tarball-1")
+
+
 def test_a_tarball_cannot_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("imagegen.artifacts.image_tarball._ALL_DOCUMENTS", 400)
     with pytest.raises(VerificationError, match="too many documents"):

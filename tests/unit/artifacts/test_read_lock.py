@@ -161,6 +161,7 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
                 ("root", {"root": None}),
                 ("root.thumbprint", {"root": {**ROOT, "thumbprint": "ab"}}),
                 ("timestamp", {"timestamp": "today"}),
+                ("timestamp_root.subject", {"timestamp_root": {**ROOT, "subject": ""}}),
                 ("by", {"by": "somewhere"}),
                 ("sha1", {"sha1": "AB" * 20}),
             )
@@ -176,8 +177,8 @@ def test_what_a_lock_cannot_say(tmp_path: Path, content: dict[str, Any], says: s
 def test_a_lock_may_say_when_and_where_an_artifact_was_published_and_who_signed_it(tmp_path: Path) -> None:
     known = {"confirmed": [SHA_URL], "published": "2026-01-31T12:00:00Z"}
     signed = {
-        "bin/a.exe": {**SIGNATURE, "by": "own"},
-        WHOLE_FILE: {**SIGNATURE, "timestamp": None, "by": "nested"},
+        "bin/a.exe": {**SIGNATURE, "by": "own", "timestamp_root": ROOT},
+        WHOLE_FILE: {**SIGNATURE, "timestamp": None, "by": "nested", "timestamp_root": None},
     }
     lock = read(tmp_path, artifacts={"a": {**ARCHIVE, **known, "signed": signed}})
     assert lock is not None

@@ -14,6 +14,7 @@ from imagegen.artifacts.lock import WHOLE_FILE, LockedIssuer
 from imagegen.artifacts.opened import OpenedArtifact
 from imagegen.artifacts.signature_request import SignatureRequest
 from imagegen.artifacts.signatures import CheckedSignatures, check_signatures
+from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.authenticode.contents import PE_IMAGE
 from imagegen.authenticode.pe import PortableExecutable
 from imagegen.authenticode.signer import parse_signer
@@ -127,10 +128,14 @@ def test_what_the_lock_says_of_a_signature(tmp_path: Path) -> None:
         root,
         "2026-03-01T00:00:00Z",
     )
+    assert found.timestamp_root is not None
+    assert found.timestamp_root.subject == "CN=Example Clock Root, O=Example"
+    assert found.timestamp_root.thumbprint == read_certificate(read_pem(fixture("clock-root.pem"))[0]).sha256.lower()
     assert [one.subject for one in found.issuers] == ["CN=Example Code CA, O=Example"]
     assert found.thumbprint != found.sha1
     assert check(tmp_path, fixture("nested.exe"), judge=fixture_trust()).signed[WHOLE_FILE].by == "nested"
-    assert check(tmp_path, sign_pe(fixture("program.exe"), pki().signer)).signed[WHOLE_FILE].timestamp is None
+    plain = check(tmp_path, sign_pe(fixture("program.exe"), pki().signer)).signed[WHOLE_FILE]
+    assert (plain.timestamp, plain.timestamp_root) == (None, None)
 
 
 def test_the_signature_of_a_package_covers_its_files_unless_they_are_asked_for(tmp_path: Path) -> None:

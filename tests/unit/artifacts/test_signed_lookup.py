@@ -13,7 +13,7 @@ import pytest
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.download import Download, Fetched
 from imagegen.artifacts.image_lookup import Answer
-from imagegen.artifacts.lock import WHOLE_FILE, Lock
+from imagegen.artifacts.lock import WHOLE_FILE, Lock, LockedIssuer
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, lock_artifacts, verify_signatures
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.artifacts.signature_request import SignatureError, SignaturePolicy, SignatureRequest
@@ -25,7 +25,7 @@ from tests.authenticode.signing import sign_pe
 from tests.authenticode.support import fixture, trust
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from imagegen.artifacts.lock import LockedArtifact
@@ -200,6 +200,72 @@ def test_a_lock_is_not_trusted_at_a_build(world: World) -> None:
     assert world.lock(requests, Lock(artifacts=forged)) == forged
     with pytest.raises(SignatureError, match="the signature of 1 file"):
         verify_signatures(REQUESTS, forged, world.sources(requests))
+
+
+ROOT = LockedIssuer(subject="CN=Somebody's Root", thumbprint="ab" * 32)
+
+
+def _changed(entry: LockedArtifact, **changes: object) -> LockedArtifact:
+    """The entry with other facts about the signature of b.exe."""
+    signed = {file: one.model_copy(update=changes) for file, one in (entry.signed or {}).items()}
+    return entry.model_copy(update={"signed": signed})
+
+
+FORGERIES: dict[str, tuple[Callable[[LockedArtifact], LockedArtifact], str]] = {
+    "a signature that Windows would not show": (
+        lambda entry: _changed(entry, by="nested"),
+        "b: b.exe: by is nested in the lock, but own in the file",
+    ),
+    "a program that is none": (
+        lambda entry: entry.model_copy(update={"signed": {}, "not_programs": ["b.exe", "read.me"]}),
+        "b: b.exe: the lock says that it is no program, but the file is signed by CN=Example Inc, O=Example Inc, C=US",
+    ),
+    "somebody else's certificate": (
+        lambda entry: _changed(entry, signer="CN=Example Inc", thumbprint="ab" * 32),
+        "b: b.exe: signer is CN=Example Inc in the lock, but CN=Example Inc, O=Example Inc, C=US in the file; "
+        f"thumbprint is {'ab' * 32} in the lock, but {pki().signer.read.sha256.lower()} in the file",
+    ),
+    "another root": (
+        lambda entry: _changed(entry, root=ROOT),
+        f"b: b.exe: root is CN=Somebody's Root (sha256 {'ab' * 32}) in the lock, but CN=Example Root, O=Example "
+        f"(sha256 {pki().root.read.sha256.lower()}) in the file",
+    ),
+    "a timestamp": (
+        lambda entry: _changed(entry, timestamp="2026-01-01T00:00:00Z", timestamp_root=ROOT),
+        "b: b.exe: timestamp is 2026-01-01T00:00:00Z in the lock, but none in the file; "
+        f"timestamp_root is CN=Somebody's Root (sha256 {'ab' * 32}) in the lock, but none in the file",
+    ),
+    "a signature of a text": (
+        lambda entry: entry.model_copy(
+            update={"signed": dict.fromkeys(("b.exe", "read.me"), (entry.signed or {})["b.exe"]), "not_programs": []}
+        ),
+        "b: read.me: the lock says that it is signed by CN=Example Inc, O=Example Inc, C=US, but the file is no "
+        "program",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FORGERIES)
+def test_a_lock_that_is_wrong_about_signatures_is_refused_until_they_are_read_again(world: World, case: str) -> None:
+    requests, (forge, says) = wanted("CN=Example Inc"), FORGERIES[case]
+    good = world.lock(requests)
+    forged = good | {"b": forge(good["b"])}
+    assert forged != good
+    # The facts satisfy the policy, so that nothing else notices it.
+    assert world.lock(requests, Lock(artifacts=forged)) == forged
+    sources = dataclasses.replace(world.sources(requests), lock="x.lock.json", upgrade="imagegen lock x --upgrade")
+    with pytest.raises(VerificationError) as raised:
+        verify_signatures(REQUESTS, forged, sources)
+    assert raised.value.message == "x.lock.json is wrong about the signature of 1 file"
+    assert raised.value.details == (says,)
+    assert raised.value.hint.endswith("; `imagegen lock x --upgrade b` reads the signatures from the files again")
+    again = Refresh(frozenset({"b"}), accepts_own=True)
+    assert world.lock(requests, Lock(artifacts=forged), again) == good
+
+
+def test_what_the_lock_says_of_files_of_another_target_is_not_compared(world: World) -> None:
+    good = world.lock(wanted("CN=Example Inc"))
+    verify_signatures(REQUESTS, good, world.sources(wanted("CN=Example Inc", b=("read.me",))))
 
 
 def test_a_build_needs_no_network_for_what_the_cache_has(world: World) -> None:

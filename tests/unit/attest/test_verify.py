@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -284,5 +285,5 @@ def test_only_the_first_problems_are_listed(proof: Proof) -> None:
     proof.attest(None)
     proof.change(proof.files.attestation, lambda it: it["predicate"]["buildDefinition"].update(resolvedDependencies=[]))
     problems = said(check(proof, None), proof.folder)["attestation"]
-    assert len(problems) == 11
-    assert problems[-1].startswith("manifest.provenance.json: and ")
+    assert len(problems) == 10
+    assert re.search(r", and \d+ more$", problems[-1])

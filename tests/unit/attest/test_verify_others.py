@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.artifacts.lock import Lock, lock_bytes
-from imagegen.errors import ConfigError
 from tests.attest_support import OTHER, Proof, check, fill, said, sha256_of
 
 if TYPE_CHECKING:
@@ -235,8 +234,11 @@ def test_an_older_manifest_is_compared_with_the_entries_of_the_lock(proof: Proof
 @pytest.mark.parametrize("text", ["x", '{"labels": {}, "labels": {}}', "[]"])
 def test_a_lock_that_is_none_is_refused(proof: Proof, text: str) -> None:
     proof.lock.write_text(text)
-    with pytest.raises(ConfigError, match="is not a valid lock"):
-        check(proof, lock=proof.lock)
+    checks = check(proof, lock=proof.lock)
+    assert [name for name, one in checks.items() if one.status == "failed"] == ["lock"]
+    assert {one.hint for one in checks["lock"].problems} == {
+        "give the lock as it was at the build, from your repository"
+    }
 
 
 # The node.

@@ -171,6 +171,7 @@ def test_options_that_do_not_fit_are_refused(run: Run, proof: Proof, words: list
         (["{folder}/manifest.json", "--lock", "no.json"], "no.json does not exist"),
         (["{folder}/manifest.json", "--node", "no.txt"], "no.txt does not exist"),
         (["{folder}/manifest.json", "--documents", "no"], "no does not exist"),
+        (["{folder}/manifest.json", "--documents", "{folder}/manifest.json"], "manifest.json is not a folder"),
     ],
 )
 def test_a_file_that_is_not_there_is_an_error_of_the_command_line(
@@ -179,6 +180,13 @@ def test_a_file_that_is_not_there_is_an_error_of_the_command_line(
     code, out, err = run("verify", *(word.format(folder=proof.folder) for word in words))
     assert (code, out) == (ExitCode.USAGE, "")
     assert message.format(folder=proof.folder) in err
+
+
+def test_whoever_names_a_folder_of_documents_wants_them(run: Run, proof: Proof, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    code, out, err = run("verify", proof.manifest, "--documents", tmp_path / "empty")
+    assert (code, "attestation  failed" in out) == (ExitCode.VERIFICATION, True)
+    assert "manifest.provenance.json: does not exist" in err
 
 
 def test_a_manifest_that_cannot_be_attested_is_refused(run: Run, proof: Proof, tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_frozen_names_what_is_missing_and_the_command(web: Web, lock: LockComman
         code, _, err = run(verb, SHIPPED, "--target", "aws", "--lock", file, "--frozen", *options)
         assert code == 2, err
         assert "has no entry for kubelet" in err
-        assert f"hint: run `imagegen lock {SHIPPED}`" in err
+        assert f"hint: run `imagegen lock {SHIPPED} --lock {file}`" in err
     assert web.asked == []
 
 

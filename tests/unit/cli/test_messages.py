@@ -12,7 +12,7 @@ from imagegen import locking, pipeline
 from imagegen.build.packer import OnError
 from imagegen.cli import arguments
 from imagegen.console import Console
-from imagegen.errors import BuildError
+from imagegen.errors import BuildError, ExitCode
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
@@ -118,3 +118,12 @@ def test_quiet_and_plain_reach_a_rehearsal(run: Run, monkeypatch: pytest.MonkeyP
         assert [flag for flag in flags if flag not in ("--on-error", OnError("cleanup").choice)] == [
             flag for flag in ("--no-publish", "--rebuild", "--quiet") if flag in words
         ]
+
+
+@pytest.mark.parametrize("words", [[], ["artifacts"], ["manifest"]])
+def test_without_a_command_the_help_is_printed(run: Run, words: list[str]) -> None:
+    code, _, err = run(*words)
+    assert code == ExitCode.USAGE
+    assert err.startswith(f"Usage: {' '.join(['imagegen', *words])} [OPTIONS] COMMAND")
+    assert "\\n" not in err
+    assert err.count("Usage:") == 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import io
 import json
+import shlex
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +14,16 @@ import pytest
 from imagegen import locking, pipeline
 from imagegen.artifacts.download import Download, Fetched
 from imagegen.artifacts.image_lookup import Answer
+from imagegen.artifacts.lock import Lock
+from imagegen.cli.arguments import make_run_facts
+from imagegen.console import Console
+from imagegen.errors import VerificationError
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
+from tests.signing_support import StampedSigner, signers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +103,64 @@ def test_a_lock_of_signed_artifacts_has_their_signers(web: Web, command: Command
     assert "signatures (10 files)\n  root CN=Rehearsal Root\n    sha256 " in out
     assert "\n    9 files signed by CN=Example Corporation\n    1 file signed by O=Cloudbase Solutions Srl\n" in out
     assert web.asked == []
+
+
+# Its MSI keeps a signer of its own.
+STAMPED = "artifacts.signatures.signers=[CN=Example Inc]"
+
+
+@pytest.fixture
+def stamped(web: Web, tmp_path: Path) -> None:
+    """The programs have timestamps, whose root is another one than the signer's."""
+    target = pipeline.prepare_target(load_today(SHIPPED, *SETS, STAMPED), "aws")
+    signer = StampedSigner(target.signatures)
+    web.files |= make_artifacts(target.steps, signer.sign)
+    (tmp_path / "roots.pem").write_bytes(signer.roots)
+
+
+@pytest.mark.usefixtures("stamped")
+def test_a_lock_and_a_plan_name_the_roots_of_timestamps(command: Command, tmp_path: Path) -> None:
+    assert command("lock", STAMPED)[0] == 0
+    (found,) = stored(tmp_path)["artifacts"]["kubelet"]["signed"].values()
+    root = signers().clock.chain[-1].read.sha256.lower()
+    assert found["timestamp_root"] == {"subject": "CN=Example Clock Root", "thumbprint": root}
+    code, out, _ = command("plan", STAMPED)
+    assert code == 0
+    assert f"\n  root CN=Example Clock Root\n    sha256 {root}\n    9 files with a timestamp\n  root CN=Exam" in out
+    assert "\n    9 files signed by CN=Example Inc, O=Example Inc\n  root CN=Rehearsal Root\n" in out
+
+
+@pytest.mark.usefixtures("stamped")
+def test_an_older_lock_without_the_roots_of_timestamps_is_completed(web: Web, command: Command, tmp_path: Path) -> None:
+    assert command("lock", STAMPED)[0] == 0
+    new = stored(tmp_path)
+    old = copy.deepcopy(new)
+    for signature in (one for entry in old["artifacts"].values() for one in (entry["signed"] or {}).values()):
+        del signature["timestamp_root"]
+    (tmp_path / "x.lock.json").write_text(json.dumps(old))
+    web.asked.clear()
+    code, _, err = command("plan", STAMPED)
+    assert (code, "has no entry for the signatures of containerd" in err) == (2, True)
+    assert command("lock", STAMPED)[0] == 0
+    assert (stored(tmp_path), web.asked) == (new, [])
+
+
+def test_a_wrong_lock_ends_the_build_with_the_command_that_mends_it(command: Command, run: Run, tmp_path: Path) -> None:
+    assert command("lock")[0] == 0
+    good = stored(tmp_path)
+    file, forged = tmp_path / "x.lock.json", copy.deepcopy(good)
+    forged["artifacts"]["kubelet"]["signed"][""]["by"] = "nested"
+    file.write_text(json.dumps(forged))
+    target, facts = pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws"), make_run_facts([])
+    console = Console(io.StringIO(), plain=True)
+    with pytest.raises(VerificationError, match="is wrong about the signature of 1 file") as raised:
+        locking.verify_signatures(target, Lock.model_validate(forged), file, run=facts, console=console)
+    assert raised.value.details == ("kubelet: by is nested in the lock, but own in the file",)
+    words = shlex.split(raised.value.hint.split("`")[1])
+    assert words == ["imagegen", "lock", str(SHIPPED), "--lock", str(file), "--upgrade", "kubelet"]
+    options = [word for text in SETS for word in ("--set", text)]
+    assert run(*words[1:], *options, "--target", "aws", "--plain")[0] == 0
+    assert stored(tmp_path) == good
 
 
 def test_an_unsigned_program_ends_the_lock(web: Web, command: Command, tmp_path: Path) -> None:

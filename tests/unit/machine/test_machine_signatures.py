@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.authenticode.certificates import read_certificate, read_pem
+from imagegen.authenticode.model import TrustedRoot
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.catalog.facts import table
 from imagegen.rehearsal.machine.certificates import DISALLOWED, ROOT, Certificate
@@ -35,13 +36,15 @@ def trust(machine: Machine, identity: Identity, store: str = ROOT) -> None:
     machine.certificates.add(Certificate(identity.read.sha1, identity.der), store)
 
 
-def planned(signer: Identity, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of plan.json
-    root = signer.chain[-1].read
+def planned(signer: Identity, clock: Identity | None = None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of plan.json
+    root, timestamp_root = signer.chain[-1].read, clock.chain[-1].read if clock else None
     return {
         "signer": str(signer.read.subject),
         "thumbprint": signer.read.sha256.lower(),
         "root": str(root.subject),
         "root_thumbprint": root.sha256.lower(),
+        "timestamp_root": str(timestamp_root.subject) if timestamp_root else None,
+        "timestamp_root_thumbprint": timestamp_root.sha256.lower() if timestamp_root else None,
         "hidden": None,
         **changes,
     }
@@ -116,6 +119,9 @@ OTHER = make_signer(pki().ca, "O=Other Inc, CN=Other Inc")
 ELSEWHERE = make_signer(make_ca(make_root("O=Else, CN=Else Root")), "O=Else, CN=Else Inc")
 
 
+STAMPED = Options(timestamps=[pki().clock])
+
+
 def distrust(machine: Machine) -> None:
     trust(machine, pki().signer, DISALLOWED)
 
@@ -135,6 +141,7 @@ class Refusal:
     data: bytes
     says: str
     wanted: Identity = dataclasses.field(default_factory=lambda: pki().signer)
+    clock: Identity | None = None
     spoil: Callable[[Machine], object] = lambda machine: machine
 
 
@@ -151,6 +158,21 @@ REFUSED = {
         ELSEWHERE,
     ),
     "a root that is gone": Refusal(sign(), MENDED, spoil=forget_root),
+    "a missing root of the timestamp": Refusal(
+        sign(options=STAMPED),
+        "is timestamped below CN=Example Clock Root, O=Example, a root that this machine neither has nor could fetch: "
+        f"save the certificate with the sha256 {pki().clock_root.read.sha256.lower()} beside the config, and add "
+        f"{MENDED}",
+        clock=pki().clock,
+    ),
+    "both roots missing": Refusal(
+        sign(signer=ELSEWHERE, options=STAMPED), "is signed below CN=Else Root, O=Else", ELSEWHERE, pki().clock
+    ),
+    "a timestamp that is wrong": Refusal(
+        sign(options=Options(timestamps=[OTHER])),
+        'does not accept (UnknownError): the timestamp by "Other Inc" is not valid',
+        clock=pki().signer,
+    ),
     "a distrusted signer": Refusal(
         sign(), "is signed by CN=Example Inc, O=Example Inc, C=US, which this Windows", spoil=distrust
     ),
@@ -166,7 +188,7 @@ def test_a_file_that_windows_does_not_accept_is_not_put_into_its_place(
 ) -> None:
     refusal = REFUSED[case]
     path = rf"{FOLDER}\tool.ps1" if refusal.data.startswith(b"Write") else rf"{FOLDER}\tool.exe"
-    signing.signatures[sha(refusal.data)] = planned(refusal.wanted)
+    signing.signatures[sha(refusal.data)] = planned(refusal.wanted, refusal.clock)
     signing.bundle({"phase-1": [way(signing, refusal.data, path)]})
     refusal.spoil(signing.machine)
     outcome = signing.run("phase-1")
@@ -253,6 +275,16 @@ def test_a_root_of_the_config_is_there_before_what_it_signed(signing: Bench) -> 
     assert signing.kept("report.json")["signatures"] == {sha(data): "machine"}
 
 
+def test_a_timestamp_whose_root_is_there_outlives_the_certificate(signing: Bench) -> None:
+    data = sign(options=STAMPED)
+    trust(signing.machine, pki().clock_root)
+    grow_old(signing.machine)
+    signing.signatures[sha(data)] = planned(pki().signer, pki().clock)
+    signing.bundle({"phase-1": [of_file(signing, data, rf"{FOLDER}\tool.exe")]})
+    signing.done("phase-1")
+    assert signing.kept("report.json")["signatures"] == {sha(data): "machine"}
+
+
 def test_a_stock_windows_trusts_only_what_it_needs_itself(stock: Machine) -> None:
     rows = table("roots")["stock"].values()
     assert stock.certificates.thumbprints(ROOT) == {row["thumbprint"] for row in rows}
@@ -260,13 +292,38 @@ def test_a_stock_windows_trusts_only_what_it_needs_itself(stock: Machine) -> Non
     assert stock.certificates.thumbprints(ROOT) <= public
 
 
-def test_a_machine_with_windows_update_fetches_public_roots(signing: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The root of the tests stands for one that is on Microsoft's list."""
-    machine, root = signing.machine, ELSEWHERE.chain[-1].read
-    public = ((dataclasses.make_dataclass("Listed", ["certificate"])(root),), "a list of the test")
-    monkeypatch.setattr("imagegen.rehearsal.machine.signatures.read_public_roots", lambda: public)
-    data = sign(signer=ELSEWHERE)
+@pytest.fixture
+def public(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The roots of the tests stand for roots that are on Microsoft's list."""
+    roots = (ELSEWHERE.chain[-1], pki().root, pki().clock_root)
+    listed = (tuple(TrustedRoot(one.read) for one in roots), "a list of the test")
+    monkeypatch.setattr("imagegen.rehearsal.machine.signatures.read_public_roots", lambda: listed)
+
+
+@pytest.mark.usefixtures("public")
+@pytest.mark.parametrize(
+    ("signer", "options", "fetched"),
+    [
+        (ELSEWHERE, None, {ELSEWHERE.chain[-1]}),
+        (pki().signer, STAMPED, {pki().clock_root}),
+        (ELSEWHERE, STAMPED, {ELSEWHERE.chain[-1], pki().clock_root}),
+    ],
+    ids=["of the signature", "of the timestamp", "of both"],
+)
+def test_a_machine_with_windows_update_fetches_public_roots(
+    signing: Bench, signer: Identity, options: Options | None, fetched: set[Identity]
+) -> None:
+    machine = signing.machine
+    data, before = sign(signer=signer, options=options), machine.certificates.thumbprints(ROOT)
     assert show_signature(machine, data, "tool.exe").status == "UnknownError"
     machine.fetches_roots = True
     assert show_signature(machine, data, "tool.exe").status == "Valid"
-    assert root.sha1 in machine.certificates.thumbprints(ROOT)
+    assert machine.certificates.thumbprints(ROOT) - before == {one.read.sha1 for one in fetched}
+
+
+@pytest.mark.usefixtures("public")
+def test_a_root_that_is_there_is_not_fetched_again(signing: Bench) -> None:
+    """The timestamp stays wrong, however often its root is fetched."""
+    signing.machine.fetches_roots = True
+    data = sign(options=Options(timestamps=[OTHER]))
+    assert show_signature(signing.machine, data, "tool.exe").status == "UnknownError"

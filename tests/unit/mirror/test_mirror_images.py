@@ -16,6 +16,7 @@ from imagegen.artifacts.download import StatusError
 from imagegen.artifacts.image_lookup import Answer, ImageRequest, LockedImage, chain_id, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
 from imagegen.artifacts.mirror_layout import Index
+from imagegen.artifacts.registry_client import NotThereError, RegistryClient
 from imagegen.errors import RefusedError, VerificationError
 from imagegen.hosts import ANY_HOST
 from imagegen.mirror import images
@@ -217,25 +218,6 @@ def test_an_image_is_copied_from_one_mirror_to_another(memory: Memory, source: G
     assert other.files == memory.files
 
 
-def test_a_token_that_cannot_be_renewed_is_an_error_of_this_image(memory: Memory, given: Given) -> None:
-    source, wanted = _with_layers(given, APP), _wanted(auth=AUTH)
-    for url in source.web:
-        source.web[url].insert(0, _status(401))
-    documents = len({wanted.locked.manifest, wanted.locked.config, wanted.locked.digest})
-    answered: list[str] = []
-
-    def ask(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
-        answered.append(url)
-        if sum(wanted.name.partition("/")[0] in one and "token" not in one for one in answered) > documents + 1:
-            raise ConnectionError("no route")
-        return wanted.origin.ask(url, headers, authorization)
-
-    lost = dataclasses.replace(wanted, origin=_origin(ask, wanted.origin.registry_credentials()))
-    with pytest.raises(RefusedError) as refused:
-        ImageCopier(memory, source, "now").copy(lost)
-    assert any("could not be pulled" in line and "no route" in line for line in refused.value.details)
-
-
 def _status(status: int) -> StatusError:
     error = StatusError(f"HTTP {status}")
     error.status = status
@@ -251,6 +233,22 @@ def test_a_token_that_expired_is_renewed_once(memory: Memory, given: Given) -> N
         source.web[url].insert(0, _status(404))
     with pytest.raises(StatusError, match="2 of 2 files failed"):
         ImageCopier(Memory(), source, "now").copy(_wanted(auth=AUTH))
+
+
+def test_a_registry_that_goes_away_meanwhile_ends_with_its_reason(
+    memory: Memory, given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _with_layers(given, APP)
+    for url in source.web:
+        source.web[url].insert(0, _status(401))
+
+    def renew(*_: object) -> None:
+        raise NotThereError("the registry does not answer")
+
+    monkeypatch.setattr(RegistryClient, "renew", renew)
+    with pytest.raises(RefusedError) as refused:
+        ImageCopier(memory, source, "now").copy(_wanted(auth=AUTH))
+    assert "could not be pulled to its end: the registry does not answer" in "".join(refused.value.details)
 
 
 def _foreign(urls: list[str]) -> tuple[WantedImage, dict[str, bytes]]:

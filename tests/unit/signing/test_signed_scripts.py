@@ -81,6 +81,19 @@ def test_the_image_has_the_signed_bytes_and_trusts_their_signer(tmp_path: Path, 
     assert again.plan.image_id != first.plan.image_id
 
 
+def test_the_plan_has_the_root_of_a_timestamp(tmp_path: Path) -> None:
+    clock_root = signers().clock.chain[-1]
+    (tmp_path / "clock.pem").write_bytes(clock_root.pem)
+    config = write_config(tmp_path, sets=("windows.trusted_roots=[root.pem, clock.pem]",))
+    sign_all(config, "aws", change_one(PATH, lambda _: sign_script(TEXT, signers().signer, signers().stamped)))
+    plan = decide(config, "aws").plan
+    signatures = {path: plan.build.signatures[plan.image.files[path]] for path in (PATH, "engine.psm1")}
+    assert {path: (one.timestamp_root, one.timestamp_root_thumbprint) for path, one in signatures.items()} == {
+        PATH: ("CN=Example Clock Root", clock_root.read.sha256.lower()),
+        "engine.psm1": (None, None),
+    }
+
+
 @pytest.mark.parametrize("target", PROVIDERS)
 def test_no_command_of_the_tree_has_a_policy_of_its_own(tmp_path: Path, target: str) -> None:
     config = write_config(tmp_path, "ssh: {}\n")
