@@ -152,6 +152,11 @@ class _MirrorClient(RegistryClient):
             return self.read_bytes(kind, self._digest)
         return super().get(kind, what)
 
+    def _fetch_token(self, challenge: str) -> str:
+        # A mirror has files, and sends nobody to another host for a token.
+        del challenge
+        raise self._needs_credentials()
+
     def _needs_credentials(self) -> ConfigError:
         host = self._base.split("/")[2]
         return ConfigError(

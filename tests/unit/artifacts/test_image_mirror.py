@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
+from imagegen.artifacts.credentials import PrivateHosts, with_credentials
 from imagegen.artifacts.image_lookup import Answer, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_mirror import (
     ImageMirror,
@@ -176,6 +177,29 @@ def test_every_document_has_the_digest_by_which_it_is_asked_for(what: str, *, is
         files = {url: b"{}" if url.endswith(digest) else data for url, data in files.items()}
     with pytest.raises(RefusedError if is_missing else VerificationError, match=r"incomplete|answered sha256:"):
         mirror_with(files).look_up(request_for())
+
+
+def test_a_private_mirror_gets_the_credentials_of_its_host() -> None:
+    def ask(url: str, _headers: Mapping[str, str], authorization: str) -> Answer:
+        return Answer(200, {}, copied()[url]) if authorization == "Bearer the-token" else Answer(401, {}, b"")
+
+    way = {"files.example.com": {"token_env": "FILES_TOKEN"}}
+    private = PrivateHosts(way, {"FILES_TOKEN": "the-token"}, lambda *_: {})
+    assert ImageMirror(URL, with_credentials(ask, private)).look_up(request_for()) == locked()
+
+
+def test_a_mirror_that_demands_credentials_for_an_image_leads_nowhere_else() -> None:
+    asked: list[str] = []
+
+    def ask(url: str, _headers: Mapping[str, str], _authorization: str) -> Answer:
+        asked.append(url)
+        challenge = {"www-authenticate": 'Bearer realm="https://elsewhere.example.com/token"'}
+        return Answer(200, {}, copied()[url]) if url == INDEX else Answer(401, challenge, b"")
+
+    with pytest.raises(ConfigError, match="demands credentials") as refused:
+        ImageMirror(URL, ask).look_up(request_for())
+    assert refused.value.hint == "write files.example.com into artifacts.credentials"
+    assert all(url.startswith(URL) for url in asked)
 
 
 def test_an_index_that_names_another_digest_is_refused() -> None:
