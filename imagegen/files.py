@@ -4,6 +4,7 @@ A user's path may lead to an endless device, a pipe without a writer, or a file 
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -104,6 +105,35 @@ def write_file(file: Path, content: bytes) -> None:
         new.write(content)
 
 
+def swap_file(file: Path, content: bytes, sha256: str | None) -> bool:
+    """Replace the content of `file`, if its bytes still have this sha256, or if it is still missing (None).
+
+    Whether it is replaced. A file that another run changed meanwhile is not touched."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _locking_briefly(file.with_name(f".{file.name}.writing")):
+        now = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+        if now != sha256:
+            return False
+        write_file(file, content)
+    return True
+
+
+@contextlib.contextmanager
+def _locking_briefly(file: Path) -> Iterator[None]:
+    """Like `locking`, but `file` is removed at the end: it is in a folder of the user."""
+    while True:
+        with file.open("ab") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # The run that held it may have removed it before this one locked it.
+            if not is_at(handle, file):
+                continue
+            try:
+                yield
+            finally:
+                file.unlink()
+            return
+
+
 def write_tree(tree: Mapping[str, bytes], folder: Path) -> None:
     """Make `folder` hold exactly the files of `tree`. A folder that holds them already is not touched.
 
@@ -198,12 +228,23 @@ def locking(file: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def locking_folder(folder: Path) -> Iterator[None]:
+    """The same with a folder, in which no file is made for it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
 def holding(handle: IO[bytes], file: Path) -> Iterator[bool]:
     """Keep `file` from `remove_unless_held` while the block runs. False if it is another file now, or none."""
     fcntl.flock(handle, fcntl.LOCK_SH)
     try:
         # It may have been removed or replaced before it was locked.
-        yield _is_at(handle, file)
+        yield is_at(handle, file)
     finally:
         fcntl.flock(handle, fcntl.LOCK_UN)
 
@@ -213,7 +254,7 @@ def remove_unless_held(file: Path) -> bool:
     try:
         with file.open("rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(handle, file):
+            if is_at(handle, file):
                 file.unlink()
     except FileNotFoundError:
         return True
@@ -222,7 +263,8 @@ def remove_unless_held(file: Path) -> bool:
     return True
 
 
-def _is_at(handle: IO[bytes], file: Path) -> bool:
+def is_at(handle: IO[bytes], file: Path) -> bool:
+    """Whether the opened file still has this name."""
     status = os.fstat(handle.fileno())
     try:
         found = file.lstat()

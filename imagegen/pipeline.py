@@ -15,9 +15,10 @@ from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.image_mirror import tarball_requests
-from imagegen.artifacts.lock import Lock, lock_sha256
+from imagegen.artifacts.lock import Lock, StoredLock
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.artifacts.signature_request import SignatureRequest, TrustSources
@@ -28,14 +29,13 @@ from imagegen.build.toolchain import Toolchain
 from imagegen.build.tools import find_tools
 from imagegen.canonical import digest
 from imagegen.console import Console
-from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
 from imagegen.errors import BuildError, PublishError, errors_of
 from imagegen.files import write_tree
 from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.loading import Loaded, reject_unimplemented
-from imagegen.locking import look_up, read_lock_for, verify_frozen, verify_signatures
+from imagegen.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_signatures
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     FinishedBuild,
@@ -49,17 +49,17 @@ from imagegen.manifest.record import (
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.download_policy import download_credentials, host_policy
-from imagegen.plan.model import BuildPlan, PlannedSignature
+from imagegen.plan.model import BuildPlan
 from imagegen.plan.release_record import with_release_record
 from imagegen.plan.resolve import Decision, resolve
 from imagegen.plan.signatures import signature_requests, trust_sources
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
-from imagegen.providers.registry import provider_folder
 from imagegen.providers.storage import Sign, storages
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
-from imagegen.signing.listing import Sources
+from imagegen.signing.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
+from imagegen.signing.shipped import read_shipped
 from imagegen.steps.evaluate import EvaluatedStep
 
 
@@ -88,6 +88,12 @@ class PreparedTarget:
     def signatures(self) -> Mapping[str, SignatureRequest]:
         """What must be signed in its artifacts, by their names."""
         return signature_requests(self.spec.config, self.steps)
+
+    @functools.cached_property
+    def own_files(self) -> tuple[OwnFiles, ...]:
+        """The operator's own files whose signatures are judged."""
+        # The first root is that of the shipped steps.
+        return find_own_files(self.spec, self.steps, [own.folder for own in self.loaded.contents.step_roots[1:]])
 
     @property
     def trust_sources(self) -> TrustSources:
@@ -149,54 +155,22 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
 
 
-@dataclasses.dataclass(frozen=True)
-class Shipped:
-    """What imagegen brings for a target: the engine's files, the scripts by their paths, and the tree's templates."""
-
-    guest: Mapping[str, bytes]
-    scripts: Mapping[str, bytes]
-    helpers: Mapping[str, bytes]
-    """Scripts that no image has seen."""
-    templates: Mapping[str, str]
-
-    def to_sign(self, cloud: Provider) -> Sources:
-        """The scripts of which an operator can sign copies."""
-        return Sources(self.guest, {**self.scripts, **self.helpers}, cloud.boot_files)
-
-
-def read_shipped(target: PreparedTarget) -> Shipped:
-    """Read what the packages of imagegen and of the provider have for a target."""
-    packer, cloud = target.loaded.contents.packer, target.spec.provider
-    shipped, guest = packer / cloud, read_folder(packer / "guest")
-    # The templates and scripts of a provider may be inside its own package.
-    own = shipped if shipped.is_dir() else provider_folder(cloud) / "packer"
-    scripts, sources = (
-        {f"{cloud}/{path}": data for path, data in read_folder(own, pattern).items()} for pattern in ("*.ps1", "*.j2")
-    )
-    scripts["start.ps1"] = guest.pop("start.ps1")
-    helpers = {name: guest.pop(name) for name in ("logs.ps1",)}
-    templates = {path: text.decode() for path, text in {**read_folder(packer, "*.j2"), **sources}.items()}
-    return Shipped(guest, scripts, helpers, templates)
-
-
-def decide(target: PreparedTarget, lock: Lock) -> Decision:
-    """The plan, and the contents of the files that it names."""
-    shipped, spec, steps = read_shipped(target), target.spec, target.steps
-    signatures: Mapping[str, PlannedSignature] = {}
+def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:
+    """The plan, and the contents of the files that it names. `crls` has the CRLs that were downloaded for this run."""
+    spec, steps, crls = target.spec, target.steps, crls or CrlUse()
+    shipped = read_shipped(target.loaded.contents.packer, spec.provider)
+    signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec, crls), crls)
     if spec.facts.all_signed:
         # The libraries that read signatures are slow to import.
         from imagegen.signing.own import sign_scripts
+        from imagegen.signing.publishers import LockedDownloads
 
-        signed = sign_scripts(
-            spec, target.loaded.steps, shipped.to_sign(target.cloud), sign_advice(target.loaded.file, target.name)
-        )
-        spec, steps, signatures = signed.spec, signed.steps, signed.signatures
-        shipped = dataclasses.replace(
-            shipped,
-            guest=signed.take(shipped.guest),
-            scripts=signed.take(shipped.scripts),
-            helpers=signed.take(shipped.helpers),
-        )
+        advice = sign_advice(target.loaded.file, target.name)
+        downloads = LockedDownloads(target.signatures, lock.artifacts)
+        to_sign = shipped.to_sign(target.cloud.boot_files)
+        signed = sign_scripts(spec, target.loaded.steps, to_sign, advice, downloads, crls)
+        spec, steps, signatures = signed.spec, signed.steps, {**signatures, **signed.signatures}
+        shipped = shipped.signed(signed.take)
     decision = resolve(spec, lock, steps, shipped.guest, shipped.scripts, shipped.templates)
     build = dataclasses.replace(decision.plan.build, signatures={**decision.plan.build.signatures, **signatures})
     plan = dataclasses.replace(decision.plan, build=build)
@@ -238,13 +212,14 @@ def _cloud_side(plan: BuildPlan) -> CloudSide:
     return CloudSide(cloud.environment, secrets, cloud.traces, cloud.advice)
 
 
-def plan_image(target: PreparedTarget, lock: Lock, lock_file: Path, decision: Decision, out: Path) -> PlannedImage:
+def plan_image(target: PreparedTarget, stored: StoredLock, decision: Decision, out: Path) -> PlannedImage:
     """Everything that is known about the image before its build starts."""
+    lock = stored.lock
     return PlannedImage(
         plan=decision.plan,
         config_file=target.loaded.file.name,
         config_sha256=digest(target.loaded.config.model_dump(mode="json")),
-        lock_sha256=lock_sha256(lock_file),
+        lock_sha256=stored.sha256,
         base_request=lock.base_images[target.name].request,
         artifacts=record_artifacts(decision.plan, target.downloads(lock), lock),
         folder=build_folder(decision.plan, out),
@@ -326,6 +301,26 @@ def record(
     return image.store.put(make_manifest(image, run, built, published, build))
 
 
+def check_and_lock(
+    target: PreparedTarget,
+    lock_file: Path,
+    *,
+    run: RunFacts,
+    console: Console,
+    with_publish: bool,
+    frozen: bool,
+    crls: CrlUse,
+) -> StoredLock:
+    """Check what the cloud allows, and complete the lock. With `frozen`, it must be complete already."""
+    # Before the first request to the cloud: without the variables no build of this config can end well.
+    target.registry_credentials(run)
+    target.private_hosts(run).check()
+    reject_failed_checks(target.spec, run, console, with_publish=with_publish)
+    if frozen:
+        return verify_frozen([target], lock_file, run=run, console=console)
+    return look_up([target], lock_file, run=run, console=console, crls=crls)
+
+
 def build_and_publish(
     target: PreparedTarget,
     *,
@@ -337,18 +332,23 @@ def build_and_publish(
     with_publish: bool,
     on_error: OnError | None = None,
     frozen: bool = False,
+    stored: StoredLock | None = None,
+    crls: CrlUse | None = None,
 ) -> ImageManifest:
     """Run the whole pipeline. An existing image with the same identity is not built again or published twice.
 
-    With `frozen`, the lock must be complete."""
-    # Before the first request to the cloud: without the variables no build of this config can end well.
-    target.registry_credentials(run)
-    target.private_hosts(run).check()
-    reject_failed_checks(target.spec, run, console, with_publish=with_publish)
-    lock = (verify_frozen if frozen else look_up)([target], lock_file, run=run, console=console)
-    verify_signatures(target, lock, lock_file, run=run, console=console)
-    decision = decide(target, lock)
-    image = plan_image(target, lock, lock_file, decision, out)
+    With `frozen`, the lock must be complete. `stored` is the result of `check_and_lock`, if that ran before."""
+    crls = crls or CrlUse()
+    if stored is None:
+        how = {"with_publish": with_publish, "frozen": frozen}
+        stored = check_and_lock(target, lock_file, run=run, console=console, crls=crls, **how)
+    else:
+        check_complete(target, stored.lock, lock_file)
+    lock = stored.lock
+    verify_signatures(target, lock, lock_file, run=run, console=console, crls=crls)
+    decision = decide(target, lock, crls)
+    crls.warn_of_unused(console.warn)
+    image = plan_image(target, stored, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):
         write_tree(render_tree(decision), folder.tree)
@@ -376,8 +376,8 @@ def publish_built(
     target: PreparedTarget, *, lock_file: Path, out: Path, run: RunFacts, console: Console
 ) -> ImageManifest:
     """Publish an image that an earlier run built. It is found by its tags in the cloud."""
-    lock = read_lock_for(target, lock_file)
-    image = plan_image(target, lock, lock_file, decide(target, lock), out)
+    stored = read_stored_lock_for(target, lock_file)
+    image = plan_image(target, stored, decide(target, stored.lock), out)
     with errors_of(target.spec):
         built = find_built(image.plan, run, console)
     if built is None:

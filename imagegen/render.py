@@ -88,8 +88,9 @@ REPORT_PATH = "C:\\ProgramData\\imagegen\\report.json"
 START_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
-# In the engine's folder, which is closed to Users. start.ps1 deletes it at once.
-CREDENTIALS_PATH = "C:/ProgramData/imagegen/credentials.ps1"
+# Users may create files there, and read no others. The engine's folder does not exist before the first phase: Packer
+# would create it with the rights of ProgramData. start.ps1 deletes the file at once.
+CREDENTIALS_PATH = "C:/Windows/Temp/imagegen-credentials.ps1"
 # The HCL variables of variables.pkr.hcl.j2. imagegen hides the values of variables whose names end like this.
 CREDENTIALS_VARIABLE = "registry_secret"
 DOWNLOADS_VARIABLE = "download_secret"

@@ -7,6 +7,7 @@ import datetime
 import functools
 import gc
 import hashlib
+import marshal
 import os
 import signal
 import socket
@@ -20,29 +21,35 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import loading, pipeline
+from imagegen import contents, loading, pipeline
 from imagegen.artifacts.image_lookup import Answer, LockedImage, look_up_image
 from imagegen.artifacts.image_mirror import ImageMirror, tarball_requests
 from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.documents import yaml
+from imagegen.plan import context
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
 from imagegen.rehearsal import artifacts
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.network.image_mirror import make_image_mirror
 from imagegen.rehearsal.network.registries import Registries
+from imagegen.steps import evaluate
 from imagegen.steps import model as steps_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from botocore.awsrequest import AWSResponse
 
-    from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.artifacts.request import ArtifactRequest, Override
+    from imagegen.documents.own_files import OwnFile
     from imagegen.plan.resolve import Decision
+    from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.releases import PublishedFile
+    from imagegen.steps.evaluate import EvaluatedStep
+    from imagegen.steps.model import Step
 
 # As the command line does: moto's sample images take long to load, and no test wants them.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
@@ -74,6 +81,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """A finalizer that fails makes the run fail. pytest looks for such garbage ten times, as PyPy needs it; on CPython
+    the first search finds it, and this one leaves nothing to the others."""
+    gc.collect()
+    gc.freeze()
+
+
 _SHIPPED_STEPS = REPOSITORY / "ansible-win"
 _load_step = steps_model._load_step
 _load_shipped_step = functools.cache(_load_step)
@@ -87,6 +101,24 @@ def _load_step_once(folder: Path, shown_as: str) -> steps_model.Step:
 
 
 steps_model._load_step = _load_step_once
+_check_folders, _read_folder = steps_model.check_folders, contents.read_folder
+_check_shipped_folders = functools.cache(_check_folders)
+_read_shipped_folder = functools.cache(_read_folder)
+
+
+def _check_folders_once(roots: Sequence[contents.StepRoot]) -> list[contents.StepRoot]:
+    is_shipped = tuple(roots) == SHIPPED.step_roots
+    return list(_check_shipped_folders(SHIPPED.step_roots)) if is_shipped else _check_folders(roots)
+
+
+def _read_folder_once(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:
+    is_shipped = folder.is_relative_to(contents.PACKER)
+    return dict(_read_shipped_folder(folder, pattern)) if is_shipped else _read_folder(folder, pattern)
+
+
+for _module in (loading, steps_model):
+    vars(_module)["check_folders"] = _check_folders_once
+vars(pipeline)["read_folder"] = _read_folder_once
 # A document and a stand-in follow from their text and their record, and nobody changes them: tests have the same ones
 # again and again.
 yaml._parse = functools.lru_cache(maxsize=512)(yaml._parse)
@@ -101,6 +133,32 @@ def _stand_in_once(published: PublishedFile) -> bytes:
 
 
 artifacts._stand_in = _stand_in_once
+_evaluate_step = evaluate.evaluate_step
+_evaluated_steps: dict[tuple[str, bytes], EvaluatedStep] = {}
+
+
+def _evaluate_step_once(
+    step: Step, values: Mapping[str, object], overrides: Mapping[str, Override], own_files: Mapping[str, OwnFile]
+) -> EvaluatedStep:
+    """A step's result follows from the values that it may see, the overrides and the config's own files, and nobody
+    changes it: most configs of tests differ in what one step sees."""
+    if not step.folder.is_relative_to(_SHIPPED_STEPS):
+        return _evaluate_step(step, values, overrides, own_files)
+    with_types = marshal.dumps(
+        (
+            evaluate._visible(step, values),
+            [(name, one.url, one.sha256) for name, one in overrides.items()],
+            [(name, one.name, one.data) for name, one in own_files.items()],
+        ),
+        2,  # later versions write equal values in several ways
+    )
+    key = step.name, with_types
+    if key not in _evaluated_steps:
+        _evaluated_steps[key] = _evaluate_step(step, values, overrides, own_files)
+    return _evaluated_steps[key]
+
+
+vars(context)["evaluate_step"] = _evaluate_step_once
 
 # Open until the first test: pytest's own workers are processes.
 _guarded = {"world": False}
@@ -168,17 +226,18 @@ def looked_up(cloud: str, request: Mapping[str, str]) -> LockedBase:
     return LockedBase(request=dict(request), identity=identity, place=place)
 
 
-def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
+def make_test_lock(loaded: loading.Loaded, *targets: str, sign: Sign | None = None) -> Lock:
     """A lock whose digests were computed from test bytes; for all targets unless some are named."""
-    return _lock_for([pipeline.prepare_target(loaded, name) for name in targets or loaded.config.targets.named()])
+    named = targets or loaded.config.targets.named()
+    return _lock_for([pipeline.prepare_target(loaded, name) for name in named], sign)
 
 
-def _lock_for(prepared: Iterable[pipeline.PreparedTarget]) -> Lock:
+def _lock_for(prepared: Iterable[pipeline.PreparedTarget], sign: Sign | None = None) -> Lock:
     files: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
     images: dict[str, LockedImage] = {}
     for target in prepared:
-        stand_ins = make_artifacts(target.steps)
+        stand_ins = make_artifacts(target.steps, sign)
         files |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(target.steps).items()}
         spec = target.spec
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)

@@ -5,19 +5,29 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen import loading, pipeline
+from imagegen.artifacts.opened import open_artifacts
+from imagegen.artifacts.signatures import check_signatures
+from imagegen.authenticode.trust import load_trust
+from imagegen.plan.context import artifact_requests
+from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
+from imagegen.signing.block import is_script
 from imagegen.signing.own import list_own_scripts
+from imagegen.signing.shipped import read_shipped
 from tests.authenticode.pki import CODE, STAMP, Identity, issue
 from tests.authenticode.signing import Options, sign_pe, sign_script
-from tests.conftest import REPOSITORY, load_today
+from tests.conftest import REPOSITORY, load_today, make_test_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from imagegen.artifacts.lock import Lock
+    from imagegen.rehearsal.artifacts import Sign
     from imagegen.signing.listing import ListedScript
 
 SIGNED = "signed"
@@ -88,9 +98,8 @@ def write_config(folder: Path, more: str = "", *, sets: tuple[str, ...] = ()) ->
 def listed(config: loading.Loaded, target: str) -> tuple[ListedScript, ...]:
     """The scripts of an image of this config."""
     prepared = pipeline.prepare_target(config, target)
-    return list_own_scripts(
-        prepared.spec, config.steps, pipeline.read_shipped(prepared).to_sign(prepared.cloud), samples={}
-    )
+    shipped = read_shipped(config.contents.packer, prepared.spec.provider)
+    return list_own_scripts(prepared.spec, config.steps, shipped.to_sign(prepared.cloud.boot_files), samples={})
 
 
 def sign_all(
@@ -116,3 +125,40 @@ def sign(script: ListedScript) -> bytes:
 @functools.cache
 def _signed(data: bytes, extension: str) -> bytes:
     return sign_script(data, signers().signer, extension=extension)
+
+
+def sign_scripts_by(signer: Identity) -> Sign:
+    """Signs the scripts of stand-ins, and nothing else. The same script always has the same signature."""
+
+    @functools.cache
+    def sign_file(_artifact: str, path: str, data: bytes) -> bytes:
+        if not is_script(path) or data.startswith(b"PK"):
+            return data
+        return sign_script(data, signer, extension=path[path.rindex(".") :])
+
+    return sign_file
+
+
+def make_signed_lock(config: loading.Loaded, target: str, sign_file: Sign) -> Lock:
+    """A lock with the signatures that stand-ins have. Who signed is not compared with the config."""
+    prepared = pipeline.prepare_target(config, target)
+    lock, requests = make_test_lock(config, target, sign=sign_file), artifact_requests(prepared.steps)
+    made = make_artifacts(prepared.steps, sign_file)
+    known = signers()
+    trust = load_trust(
+        now=datetime.datetime.now(datetime.UTC),
+        roots=[known.root.pem, known.stranger.chain[-1].pem],
+        public_roots=False,
+    )
+    entries = dict(lock.artifacts)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "artifact"
+        for name, request in prepared.signatures.items():
+            file.write_bytes(made[requests[name].url])
+            opened = open_artifacts([requests[name]], file)[name]
+            anybody = dataclasses.replace(request, signers=())
+            checked = check_signatures(anybody, opened, trust, Path(folder))
+            entries[name] = entries[name].model_copy(
+                update={"signed": checked.signed, "not_programs": checked.not_programs}
+            )
+    return lock.model_copy(update={"artifacts": entries})

@@ -22,7 +22,7 @@ from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import VerificationError
 
 ArchiveFormat = Literal["zip", "tar.gz", "tar"]
-FileType = Literal[ArchiveFormat, "msi", "program", "empty", "web page", "other"]
+FileType = Literal[ArchiveFormat, "msi", "program", "script", "catalogue", "empty", "web page", "other"]
 
 LIMIT_BYTES = 10 * 2**30
 LIMIT_MEMBERS = 100_000
@@ -75,6 +75,8 @@ NAMES: Final[dict[FileType, str]] = {
     "tar": "a .tar archive",
     "msi": "an MSI package",
     "program": "a Windows program",
+    "script": "a PowerShell script",
+    "catalogue": "a security catalogue",
 }
 _ARCHIVES: Final[tuple[ArchiveFormat, ...]] = get_args(ArchiveFormat)
 _WEB_PAGE: Final = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)

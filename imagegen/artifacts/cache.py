@@ -19,10 +19,11 @@ from typing import Annotated, Final
 
 import pydantic
 
-from imagegen.artifacts.download import LIMIT_BYTES, LONGEST_HEADER, Fetched, Version, writing
+from imagegen.artifacts.arrival import LONGEST_HEADER, Version
+from imagegen.artifacts.download import LIMIT_BYTES, Fetched, writing
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError
-from imagegen.files import holding, read_file, remove_unless_held, replacing, scratch_folder
+from imagegen.files import holding, is_at, locking_folder, read_file, remove_unless_held, replacing, scratch_folder
 from imagegen.resources.model import Sha256, Strict
 
 FOLDER_VARIABLE: Final = "IMAGEGEN_CACHE_DIR"
@@ -43,6 +44,7 @@ class UrlRecord(Strict):
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
     etag: Header = ""
     last_modified: Header = ""
+    redirected_to: Annotated[str, pydantic.Field(max_length=4096)] = ""
     lock: Annotated[str, pydantic.Field(max_length=4096)] = ""
     """The lock for which it was downloaded."""
 
@@ -94,6 +96,8 @@ class Cache:
         self.folder = folder
         self._limit = limit
         self._warn = warn
+        self.damaged: set[str] = set()
+        """The files that had other bytes when they were used."""
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Path]:
@@ -119,29 +123,51 @@ class Cache:
             yield None
             return
         with handle, holding(handle, file) as is_there:
-            if is_there and self._is_whole(handle, file, sha256):
-                os.utime(handle.fileno())
-                yield file
-                return
+            if is_there and stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+                if _digest_of(handle) == sha256:
+                    os.utime(handle.fileno())
+                    yield file
+                    return
+                self._remove_damaged(handle, file)
         yield None
 
-    def _is_whole(self, handle: io.BufferedReader, file: Path, sha256: str) -> bool:
-        if stat.S_ISREG(os.fstat(handle.fileno()).st_mode) and _digest_of(handle) == sha256:
-            return True
-        self._warn(f"{file} has other bytes than its name says: it is removed and downloaded again")
-        file.unlink(missing_ok=True)
-        return False
+    def _remove_damaged(self, handle: io.BufferedReader, file: Path) -> None:
+        with self._changing():
+            # Another run may have put a whole file into its place.
+            if is_at(handle, file):
+                file.unlink()
+        self.damaged.add(file.name)
+        self._warn(f"{file} has other bytes than its name says: it is removed")
+
+    def _changing(self) -> contextlib.AbstractContextManager[None]:
+        """Of all runs one at a time removes and replaces files. Never for long."""
+        return locking_folder(self.folder / _FILES)
 
     @contextlib.contextmanager
     def add(self, part: Path, sha256: str) -> Iterator[Path]:
         """Move a file with this digest into the cache, and keep it there while the block runs."""
-        file = self.folder / _FILES / sha256
-        with part.open("rb") as handle, holding(handle, part):
-            with writing(file):
-                os.fchmod(handle.fileno(), 0o600)
-                part.replace(file)
+        with contextlib.ExitStack() as held:
+            file = self._move(part, sha256, held)
             self.trim()
             yield file
+
+    def _move(self, part: Path, sha256: str, held: contextlib.ExitStack) -> Path:
+        """The file, held: the part, or the one that is there already. Other runs may hold that one, and would go on
+        with a file that nothing keeps any more."""
+        file = self.folder / _FILES / sha256
+        with writing(file):
+            while not (there := held.enter_context(self.use(sha256))):
+                handle = held.enter_context(part.open("rb"))
+                with self._changing():
+                    # Another run has just put it there. It is not trusted either.
+                    if os.access(file, os.R_OK, follow_symlinks=False) and file.is_file() and not file.is_symlink():
+                        continue
+                    held.enter_context(holding(handle, part))
+                    os.fchmod(handle.fileno(), 0o600)
+                    part.replace(file)
+                return file
+            part.unlink()
+            return there
 
     def find(self, url: str) -> UrlRecord | None:
         """What the URL had the last time. A record that cannot be read is none."""
@@ -149,8 +175,9 @@ class Cache:
 
     def record(self, url: str, fetched: Fetched, lock: str = "") -> None:
         """Store what the URL had, and for which lock it was downloaded."""
+        facts = {"url": shown_url(url), "sha256": fetched.sha256, "size": fetched.size, "lock": lock}
         version = dataclasses.asdict(fetched.version)
-        record = UrlRecord(url=shown_url(url), sha256=fetched.sha256, size=fetched.size, **version, lock=lock)
+        record = UrlRecord.model_validate({**facts, **version, "redirected_to": fetched.redirected_to[:4096]})
         with writing(self.folder), replacing(self._record_file(url), mode=0o600) as file:
             file.write(record.model_dump_json().encode())
 
@@ -172,12 +199,13 @@ class Cache:
                 # Another run may remove it meanwhile.
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
-                    if _DIGEST.fullmatch(entry.name):
+                    # Nothing reads what is not a file, and a pipe could not even be opened.
+                    if _DIGEST.fullmatch(entry.name) and stat.S_ISREG(status.st_mode):
                         found.append(CachedFile(entry.name, status.st_size, status.st_mtime))
         return sorted(found, key=lambda one: (one.used, one.sha256))
 
     def verify(self, digests: Collection[str]) -> set[str]:
-        """Which of these files the cache has, all hashed now. A damaged one is removed."""
+        """Which of these files the cache has, all hashed now. Those in `damaged` are removed."""
 
         def has(sha256: str) -> bool:
             with self.use(sha256) as file:
@@ -188,8 +216,9 @@ class Cache:
 
     def remove(self, sha256: str) -> bool:
         """Remove a file, unless a run uses it, and forget the URLs that had it. Whether it is gone."""
-        if not remove_unless_held(self.folder / _FILES / sha256):
-            return False
+        with self._changing():
+            if not remove_unless_held(self.folder / _FILES / sha256):
+                return False
         for record_file in (self.folder / _URLS).glob("*.json"):
             record = _read_record(record_file)
             if record is None or record.sha256 == sha256:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import functools
-import socket
 import ssl
 import threading
 import urllib.parse
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imagegen.artifacts.request import host_of, shown_url
+from imagegen.artifacts.response_limit import ResponseLimit
 from imagegen.errors import ConfigError
 from imagegen.hosts import ANY_HOST, HostPolicy
 
@@ -34,6 +34,7 @@ REDIRECTS = 10
 PROBE_S = 10.0
 _PROBE_STEP_S = 5.0
 
+_LIMIT, _REDIRECTED = "imagegen_limit", "imagegen_redirected"
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -43,6 +44,10 @@ class UnreachableError(Exception):
 
 class TransportError(Exception):
     """There was no connection, or it broke, or the response cannot be read."""
+
+
+class LateError(TransportError):
+    """The response, or the next part of it, did not arrive in time."""
 
 
 def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
@@ -109,10 +114,13 @@ def get(
     hosts: HostPolicy = ANY_HOST,
     connect_s: float = CONNECT_TIMEOUT_S,
     read_s: float = READ_TIMEOUT_S,
+    within_s: float = RESPONSE_TIMEOUT_S,
     authorization: str = "",
+    stop: threading.Event | None = None,
 ) -> Iterator[httpx.Response]:
     """The response after all redirects, its body not read yet. Credentials in the URL go to that URL only, and
-    `authorization` to its host. Each host must be one of `hosts`."""
+    `authorization` to its host. Each host must be one of `hosts`. The body must arrive `within_s`; another thread sets
+    `stop` to end the response at once."""
     import httpx
 
     current = url
@@ -125,8 +133,9 @@ def get(
             timeout=httpx.Timeout(read_s, connect=connect_s),
         )
         secret = {"Authorization": authorization} if authorization and host_of(current) == host_of(url) else {}
-        with client, _begun(client, current, {**headers, **secret}) as response:
+        with client, _begun(client, current, {**headers, **secret}, within_s, stop) as response:
             if not response.has_redirect_location:
+                response.extensions[_REDIRECTED] = "" if current == url else _shown_redirect(response, url)
                 yield response
                 return
             try:
@@ -138,36 +147,29 @@ def get(
 
 
 @contextlib.contextmanager
-def _begun(client: httpx.Client, url: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
-    """The response to one request. It must begin in time."""
-    connected: list[socket.socket] = []
-    late = threading.Event()
+def _begun(
+    client: httpx.Client, url: str, headers: Mapping[str, str], within_s: float, stop: threading.Event | None
+) -> Iterator[httpx.Response]:
+    """The response to one request. It must begin and end in time."""
 
     def trace(event: str, info: Mapping[str, Any]) -> None:
-        # TLS takes the connection over, in a socket of its own.
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            connected.append(info["return_value"].get_extra_info("socket"))
+            limit.add(info["return_value"].get_extra_info("socket"))
 
-    def end() -> None:
-        late.set()
-        for sock in connected:
-            # It may be closed already. This ends a read that waits, which closing the socket would not.
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(RESPONSE_TIMEOUT_S, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        with _own_errors(), client.stream("GET", url, headers=headers, extensions={"trace": trace}) as response:
-            timer.cancel()
-            yield response
-    except TransportError as error:
-        if late.is_set():
-            raise TransportError(f"no response within {RESPONSE_TIMEOUT_S:g} s") from error
-        raise
-    finally:
-        timer.cancel()
+    with ResponseLimit(stop) as limit:
+        limit.set(RESPONSE_TIMEOUT_S, "no response")
+        try:
+            with _own_errors(), client.stream("GET", url, headers=headers, extensions={"trace": trace}) as response:
+                limit.set(within_s, "it did not arrive")
+                response.extensions[_LIMIT] = limit
+                yield response
+        except TransportError as error:
+            if limit.broken:
+                raise LateError(limit.broken) from error
+            raise
+        # The end of the connection looks like the end of the body, if nothing says how long that is.
+        if limit.broken:
+            raise LateError(limit.broken)
 
 
 @contextlib.contextmanager
@@ -177,13 +179,36 @@ def _own_errors() -> Iterator[None]:
     try:
         yield
     except httpx.RequestError as error:
-        raise TransportError(str(error) or type(error).__name__) from error
+        reason = str(error) or type(error).__name__
+        if isinstance(error, httpx.ReadError) and "UNEXPECTED_EOF" in reason:
+            reason = "the connection was cut before the end of the response"
+        raise TransportError(reason) from error
 
 
-def chunks(response: httpx.Response) -> Iterator[bytes]:
-    """The body as it was sent, while it arrives."""
+def chunks(response: httpx.Response, silence_s: float | None = None) -> Iterator[bytes]:
+    """The body as it was sent, while it arrives. With `silence_s`, each chunk has so much time, instead of all."""
+    limit: ResponseLimit = response.extensions[_LIMIT]
     with _own_errors():
-        yield from response.iter_raw()
+        body = response.iter_raw()
+        while True:
+            if silence_s is not None:
+                limit.set(silence_s, "no bytes arrived")
+            chunk = next(body, None)
+            if chunk is None:
+                return
+            if silence_s is not None:
+                limit.suspend()
+            yield chunk
+
+
+def redirected_to(response: httpx.Response) -> str:
+    """Where the response is from, without the query; empty if the request was not redirected."""
+    return str(response.extensions[_REDIRECTED])
+
+
+def _shown_redirect(response: httpx.Response, url: str) -> str:
+    place = shown_url(str(response.url))
+    return "" if place == shown_url(url) else place
 
 
 def _parse_url(url: str) -> httpx.URL | None:
@@ -262,7 +287,14 @@ def _read_all(urls: tuple[str, ...], size: int, environ: Mapping[str, str]) -> l
 def _read_start(url: str, size: int, environ: Mapping[str, str], trust: ssl.SSLContext) -> bytes:
     headers = {"Accept-Encoding": "identity"}
     start = b""
-    with get(url, headers, environ=environ, trust=trust, connect_s=_PROBE_STEP_S, read_s=_PROBE_STEP_S) as response:
+    with get(
+        *(url, headers),
+        environ=environ,
+        trust=trust,
+        connect_s=_PROBE_STEP_S,
+        read_s=_PROBE_STEP_S,
+        within_s=PROBE_S,
+    ) as response:
         if response.status_code != 200:
             raise UnreachableError(
                 f"{shown_url(url)} cannot be downloaded: the server responded with status {response.status_code}"

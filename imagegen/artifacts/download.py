@@ -8,8 +8,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import hashlib
-import re
 import ssl
 import threading
 import time
@@ -18,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from imagegen.artifacts import connection
+from imagegen.artifacts import arrival, connection
+from imagegen.artifacts.arrival import MisbehavedError, Pace, Part, RetryError, Version, pieces
 from imagegen.artifacts.credentials import Address, hint_for
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError, VerificationError
@@ -32,16 +31,10 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 4 * 2**30
 DEADLINE_S = 1800.0
-# A server that sends less in this time is too slow. At this rate, 30 MB would arrive before the deadline.
-PACE_S = 60.0
-LOWEST_BYTES_PER_S = 16 * 1024
 # How long to wait after each consecutive failure; the failure after the last pause ends the download.
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
-LONGEST_HEADER = 1000
 
-_PIECE_BYTES = 2**18
-_PIECE_S = 1.0
 _TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 _REFUSING_STATUSES = frozenset({401, 403})
 _GZIP_NAMES = (".gz", ".tgz")
@@ -54,32 +47,14 @@ class StatusError(ConfigError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Version:
-    """What a server says of the version of a file: its ETag and when it was last modified. Empty if it does not."""
-
-    etag: str = ""
-    last_modified: str = ""
-
-    @property
-    def condition(self) -> dict[str, str]:
-        """The headers of a request for the file, unless it still has this version."""
-        given = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
-        return {name: value for name, value in given.items() if value}
-
-    @property
-    def validator(self) -> str:
-        """Proves that two responses have the same bytes. RFC 9110, 13.1.5: a weak tag does not, and must not be sent as
-        If-Range."""
-        return "" if self.etag.startswith("W/") else self.etag or self.last_modified
-
-
-@dataclasses.dataclass(frozen=True)
 class Fetched:
     """The digest and the size of a downloaded file, and what the server said of its version."""
 
     sha256: str
     size: int
-    version: Version = Version()
+    version: Version = dataclasses.field(default_factory=Version)
+    redirected_to: str = ""
+    """Where the bytes are from, without the query, if the URL redirects."""
 
 
 def fetch(
@@ -134,81 +109,12 @@ def check_digest(url: str, sha256: str, expected: str | None) -> None:
         )
 
 
-class _Retry(Exception):
-    """This attempt failed, but the next one may succeed."""
-
-    def __init__(self, reason: str, after_s: float = 0.0) -> None:
-        super().__init__(reason)
-        self.after_s = after_s
-
-
-class _MisbehavedError(_Retry):
-    """The server contradicted itself, or was too slow. No later progress makes up for it."""
-
-
 class UnchangedError(Exception):
-    """The server still has the known version."""
+    """The server still has the known version. `redirected_to` is as in `Fetched`."""
 
-
-@dataclasses.dataclass
-class _Part:
-    """The bytes downloaded so far."""
-
-    file: IO[bytes]
-    digest: hashlib._Hash = dataclasses.field(default_factory=hashlib.sha256)
-    size: int = 0
-    total: int | None = None
-    version: Version = Version()
-    """Without its validator, a download starts again instead of resuming."""
-
-    def restart(self) -> None:
-        self.file.seek(0)
-        self.file.truncate()
-        self.digest = hashlib.sha256()
-        self.size, self.total, self.version = 0, None, Version()
-
-    def write(self, data: bytearray) -> None:
-        self.file.write(data)
-        self.digest.update(data)
-        self.size += len(data)
-
-
-def _pieces(chunks: Iterator[bytes], clock: Callable[[], float]) -> Iterator[tuple[bytearray, float]]:
-    """The bytes in larger pieces, which cost less, each with the time. A broken connection ends after its last byte."""
-    piece, now, last = bytearray(), 0.0, None
-    try:
-        for chunk in chunks:
-            piece += chunk
-            now = clock()
-            if last is None or len(piece) >= _PIECE_BYTES or now - last >= _PIECE_S:
-                yield piece, now
-                piece, last = bytearray(), now
-    except connection.TransportError:
-        if piece:
-            yield piece, now
-        raise
-    if piece:
-        yield piece, now
-
-
-@dataclasses.dataclass
-class _Pace:
-    """How fast a response arrives."""
-
-    since: float | None = None
-    size: int = 0
-
-    def check(self, size: int, now: float) -> None:
-        """Note that so many bytes arrived. Too few in a minute are an error."""
-        if self.since is None:
-            self.since = now
-        self.size += size
-        passed = now - self.since
-        if passed < PACE_S:
-            return
-        if self.size < LOWEST_BYTES_PER_S * passed:
-            raise _MisbehavedError(f"only {self.size} bytes arrived within {passed:.0f} s")
-        self.since, self.size = now, 0
+    def __init__(self, redirected_to: str = "") -> None:
+        super().__init__()
+        self.redirected_to = redirected_to
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -225,7 +131,7 @@ class Download:
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
     pause: Callable[[float], object] | None = None
     now: Callable[[], float] = time.monotonic
-    known: Version = Version()
+    known: Version = dataclasses.field(default_factory=Version)
     limit: int | None = None
     """How many bytes it may have; None: as many as an artifact."""
 
@@ -242,15 +148,17 @@ class Download:
         may misbehave only so often.
 
         UnchangedError if the server still has the known version."""
-        part = _Part(file)
+        part = Part(file)
         deadline = self.now() + DEADLINE_S
         trust = connection.authorities(self.environ)
         failures = misbehaved = 0
         while True:
+            self._check_cancelled()
             before = part.size
             try:
                 self._attempt(part, trust, deadline)
-            except (connection.TransportError, _Retry) as error:
+            except (connection.TransportError, RetryError) as error:
+                self._check_cancelled()
                 reason = str(error)
                 if "CERTIFICATE_VERIFY_FAILED" in reason:
                     raise RefusedError(
@@ -258,7 +166,7 @@ class Download:
                         hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
                     ) from error
                 failures = 1 if part.size > before else failures + 1
-                misbehaved += isinstance(error, _MisbehavedError)
+                misbehaved += isinstance(error, (MisbehavedError, connection.LateError))
                 count = max(failures, misbehaved)
                 wait = max(PAUSES_S[min(count, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
                 if count > len(PAUSES_S) or self.now() + wait > deadline:
@@ -267,11 +175,10 @@ class Download:
                     ) from error
                 self.console.say(f"{self.label}: {reason}; retrying in {wait:g} s")
                 (self.pause or self.stop.wait)(wait)
-                self._check_cancelled()
             else:
-                return Fetched(part.digest.hexdigest(), part.size, part.version)
+                return Fetched(part.digest.hexdigest(), part.size, part.version, part.redirected_to)
 
-    def _attempt(self, part: _Part, trust: ssl.SSLContext, deadline: float) -> None:
+    def _attempt(self, part: Part, trust: ssl.SSLContext, deadline: float) -> None:
         # Identity here and raw bytes below: bytes that a library decompressed would have another digest.
         headers = {"Accept-Encoding": "identity"}
         if part.size and part.version.validator:
@@ -286,38 +193,37 @@ class Download:
             trust=trust,
             hosts=self.hosts,
             authorization=place.authorization,
+            stop=self.stop,
         ) as response:
             self._accept(response, part)
-            pace = _Pace()
+            pace = Pace()
             with self.console.task(f"downloading {self.label}", part.total) as advance:
                 advance(part.size)
                 # No chunk size: a chunk that is not full yet would be lost when the connection breaks.
-                for piece, now in _pieces(connection.chunks(response), self.now):
+                for piece, now in pieces(connection.chunks(response, arrival.PACE_S), self.now):
                     self._check_cancelled()
                     self._check_limits(part.size + len(piece), now, deadline)
                     part.write(piece)
                     advance(len(piece))
                     pace.check(len(piece), now)
         if part.total not in (None, part.size):
-            raise _Retry(f"{part.size} of {part.total} bytes arrived")
+            raise RetryError(f"{part.size} of {part.total} bytes arrived")
 
-    def _accept(self, response: httpx.Response, part: _Part) -> None:
+    def _accept(self, response: httpx.Response, part: Part) -> None:
         """Decide by the headers whether the body starts or continues the file."""
-        status, version = response.status_code, _version(response)
+        status, redirected_to = response.status_code, connection.redirected_to(response)
         if status in _TEMPORARY_STATUSES:
             reason = f"the server responded with status {status}"
             if status == 416:
                 part.restart()
-                raise _MisbehavedError(reason)
-            raise _Retry(reason, _retry_after(response))
+                raise MisbehavedError(reason)
+            raise RetryError(reason, _retry_after(response))
         if status == 304 and self.known.condition:
-            raise UnchangedError
+            raise UnchangedError(redirected_to)
         if status == 206:
-            self._accept_range(response, part, version)
+            part.accept_range(response)
         elif status == 200:
-            part.restart()
-            length = response.headers.get("content-length", "")
-            part.version, part.total = version, int(length) if length.isdecimal() else None
+            part.accept_whole(response)
         else:
             advice = "check that the version and the URL exist"
             if status in _REFUSING_STATUSES:
@@ -327,23 +233,11 @@ class Download:
             )
             error.status = status
             raise error
+        # The path of a private file may be a secret too.
+        part.redirected_to = "" if self.address else redirected_to
         self._reject_compressed(response)
         if part.total is not None and part.total > self.most_bytes:
             raise self._too_large()
-
-    def _accept_range(self, response: httpx.Response, part: _Part, version: Version) -> None:
-        match = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", response.headers.get("content-range", ""))
-        fault = ""
-        if match is None or int(match[1]) != part.size:
-            fault = "the server sent another range than requested"
-        elif version.validator not in ("", part.version.validator):
-            fault = "the file changed on the server during the download"
-        elif part.total not in (None, int(match[2])):
-            fault = f"the server first said that the file has {part.total} bytes, and then {match[2]}"
-        if match is None or fault:
-            part.restart()
-            raise _MisbehavedError(fault)
-        part.total = int(match[2])
 
     def _reject_compressed(self, response: httpx.Response) -> None:
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
@@ -375,11 +269,6 @@ class Download:
 
     def _hint(self, advice: str) -> str:
         return f"{advice}, or set {self.key} to another URL" if self.key else advice
-
-
-def _version(response: httpx.Response) -> Version:
-    given = (response.headers.get(name, "") for name in ("etag", "last-modified"))
-    return Version(*(value if len(value) <= LONGEST_HEADER else "" for value in given))
 
 
 def _retry_after(response: httpx.Response) -> float:

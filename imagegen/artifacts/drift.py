@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.request import host_of, shown_url
+
 if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock
 
 _NONE = "not locked"
 # What is only known about the same bytes.
-_NO_CONTENT = {"confirmed", "published", "signed", "not_programs"}
+_NO_CONTENT = {"confirmed", "published", "redirected_to", "signed", "not_programs"}
 _FOLLOWS = {"size", "members", "images", "layers", "config", "manifest"}
 
 _Facts = Mapping[str, object]
@@ -33,6 +35,17 @@ def compare_locks(old: Lock | None, new: Lock) -> list[Change]:
     """The entries of the new lock that the old one does not have, or has with other contents."""
     before = _entries(old) if old else {}
     return [*_changes(before, _entries(new))]
+
+
+def moved_redirects(old: Lock | None, new: Lock) -> Iterator[str]:
+    """A line for each artifact whose URL redirects to another host than it did. Its bytes are compared in any case."""
+    for name, now in new.artifacts.items():
+        before = old.artifacts.get(name) if old else None
+        if before is None or before.url != now.url or not before.redirected_to or not now.redirected_to:
+            continue
+        was, is_now = host_of(before.redirected_to), host_of(now.redirected_to)
+        if was != is_now:
+            yield f"{name}: {shown_url(now.url)} redirects to {is_now} now, no longer to {was}"
 
 
 def _entries(lock: Lock) -> dict[str, _Facts]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
@@ -9,12 +10,13 @@ from imagegen.authenticode.model import Verdict
 from imagegen.authenticode.signer import SignerRule, parse_signer, presets
 
 if TYPE_CHECKING:
-    from imagegen.authenticode.model import Name, Signature, Verification
+    from collections.abc import Sequence
+
+    from imagegen.authenticode.model import Name, Verification
+    from imagegen.authenticode.signer import KnownCertificate
 
 # What tells an organisation apart. Places and serial numbers change with each certificate.
 _TELLING: Final = ("CN", "O")
-# As the type of the config's key.
-_LONGEST_RULE: Final = 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,13 +39,15 @@ class FoundSignature:
     """The catalogue that signs for the file."""
     rule: str = ""
     """The signer as a config allows it, if the signature is valid."""
+    advice: str = ""
+    """What helps if it is not."""
 
 
-def describe_signature(found: Verification) -> FoundSignature:
-    """The verdict, and the signature on which it rests."""
+def describe_signature(found: Verification, advice: str) -> FoundSignature:
+    """The verdict, and the signature on which it rests. `advice` says what helps."""
     signature = found.signature
     if signature is None or signature.signer is None:
-        return FoundSignature(found.verdict, found.reason)
+        return FoundSignature(found.verdict, found.reason, advice=advice)
     signer, stamp = signature.signer, signature.timestamp
     return FoundSignature(
         verdict=found.verdict,
@@ -57,22 +61,21 @@ def describe_signature(found: Verification) -> FoundSignature:
         timestamp=stamp.time.strftime("%Y-%m-%dT%H:%M:%SZ") if stamp and stamp.time else "",
         stamped_by=str(stamp.authority.subject) if stamp and stamp.authority else "",
         catalogue=found.catalogue or "",
-        rule=_find_rule(signature) if found.verdict is Verdict.VALID else "",
+        rule=find_rule(signer, signature.chain) if found.verdict is Verdict.VALID else "",
+        advice=advice,
     )
 
 
-def _find_rule(signature: Signature) -> str:
-    """The name of a preset, or what tells the signer's organisation apart, or the thumbprint."""
-    signer = signature.signer
-    if signer is None:
-        return ""
+def find_rule(signer: KnownCertificate, chain: Sequence[KnownCertificate]) -> str:
+    """A rule that a config can have and that allows the signer: the name of a preset, or what tells the signer's
+    organisation apart, or the thumbprint."""
     for name, preset in presets().items():
-        if SignerRule(name, preset.conditions).matches(signer, signature.chain):
+        if SignerRule(name, preset.conditions).matches(signer, chain):
             return name
     text = _telling_part(signer.subject)
-    usable = text.isascii() and text.isprintable() and len(text) <= _LONGEST_RULE
-    if usable and parse_signer(text).matches(signer, signature.chain):
-        return text
+    with contextlib.suppress(ValueError):
+        if text.isprintable() and parse_signer(text).matches(signer, chain):
+            return text
     return signer.sha256
 
 

@@ -14,6 +14,7 @@ from imagegen.artifacts.archive import find_type, open_members
 from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.artifacts.found_signature import FoundSignature, describe_signature
 from imagegen.artifacts.package_properties import read_properties
+from imagegen.artifacts.signature_advice import add_to_roots, advise
 from imagegen.artifacts.version_resource import read_version
 from imagegen.authenticode.script import COMMENTS
 from imagegen.authenticode.verify import read_catalogue, verify
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _START: Final = 1024
 _CATALOGUE: Final = ".cat"
+_ROOTS: Final = "--roots, which is artifacts.signatures.roots of a config"
 _MOST_CATALOGUES: Final = 100
 # A larger program is not looked into: no program of an image is a tenth as large.
 LARGEST_PROGRAM: Final = 1 << 30
@@ -77,12 +79,19 @@ def _read(chunks: Iterator[bytes], name: str, copy: IO[bytes] | None = None) -> 
     kind, size, digest = find_type(b""), 0, hashlib.sha256()
     for chunk in chunks:
         # The first chunk has all that tells the type.
-        kind = find_type(chunk[:_START]) if not size else kind
+        kind = _known_by_name(find_type(chunk[:_START]), name) if not size else kind
         size += len(chunk)
         digest.update(chunk)
         if copy is not None and size <= LARGEST_PROGRAM and _may_be_signed(kind, name):
             copy.write(chunk)
     return kind, size, digest.hexdigest()
+
+
+def _known_by_name(kind: FileType, name: str) -> FileType:
+    """Scripts and catalogues have no first bytes of their own. Windows knows them by their names."""
+    if kind != "other":
+        return kind
+    return "script" if _extension(name) in COMMENTS else "catalogue" if _extension(name) == _CATALOGUE else kind
 
 
 def _may_be_signed(kind: FileType, name: str) -> bool:
@@ -102,7 +111,9 @@ def _look_into(
     if size > LARGEST_PROGRAM:
         return {}, FoundSignature("not checked", f"the file is larger than {LARGEST_PROGRAM // 2**30} GiB")
     version = read_properties(file) if kind == "msi" else read_version(file)
-    return version, describe_signature(verify(file, name, trust, catalogues))
+    found = verify(file, name, trust, catalogues)
+    advice = advise(found, trust, add_root=add_to_roots(trust, _ROOTS), other="take another file")
+    return version, describe_signature(found, advice)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,8 @@ its model is closed and bounded, and its entries must match what the config requ
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import datetime
 import fnmatch
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 # The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
+_LONGEST_CERTIFICATE: Final = 32 * 1024
 TIME_FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
 # The file itself, among the members of an archive.
 WHOLE_FILE: Final = ""
@@ -71,6 +74,13 @@ def _is_time(text: str) -> bool:
         return False
 
 
+def _is_base64(text: str) -> bool:
+    try:
+        return len(text) <= _LONGEST_CERTIFICATE and bool(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
 Plain = Annotated[str, _check(_PLAIN.fullmatch, "is not a valid name")]
 Address = Annotated[str, _check(re.compile(r"https://[!-~]{1,2040}").fullmatch, "must start with https://")]
 Member = Annotated[
@@ -94,8 +104,10 @@ Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
 Subject = Annotated[
     str, _check(lambda text: 0 < len(text) <= 1024 and text.isprintable(), "is not a valid subject of a certificate")
 ]
+Encoded = Annotated[str, _check(_is_base64, "is not valid base64")]
 Time = Annotated[str, _check(_is_time, "is not a valid time, such as 2026-01-31T12:00:00Z")]
 WithoutQuery = Annotated[Address, _check(lambda url: not {"?", "#"} & set(url), "must have no query")]
+_WITHOUT_QUERY: Final = pydantic.TypeAdapter[str](WithoutQuery)
 SignedBy = Literal["own", "nested", "catalogue"]
 """The signature that counts: the file's own, one nested in it because its first has a weak digest, or a catalogue's."""
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -123,6 +135,14 @@ class LockedSignature(Strict):
     root: LockedIssuer
     timestamp: Time | None = None
     timestamp_root: LockedIssuer | None = None
+    certificate: Encoded | None = None
+    """The certificate of who signed a script, as DER in base64: nodes that run only signed scripts must know it."""
+
+    @pydantic.model_validator(mode="after")
+    def _certificate_is_the_signers(self) -> Self:
+        if self.certificate and hashlib.sha256(base64.b64decode(self.certificate)).hexdigest() != self.thumbprint:
+            raise ValueError("certificate: its sha256 is not the thumbprint")
+        return self
 
 
 class LockedArtifact(Strict):
@@ -130,6 +150,8 @@ class LockedArtifact(Strict):
     images of a tarball."""
 
     url: Address
+    redirected_to: WithoutQuery | None = None
+    """Where the bytes came from, if the URL redirects. For people: nothing is downloaded from there."""
     sha256: Sha256
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
     members: Members | None = None
@@ -157,6 +179,14 @@ class LockedArtifact(Strict):
             and (request.may_be_plain if self.members is None else request.may_be_archive)
             and (self.images is not None) == (request.form == "image")
         )
+
+
+def recorded_redirect(url: str) -> str | None:
+    """A redirect as a lock has it; None for one that no lock can have: a server chose it."""
+    try:
+        return _WITHOUT_QUERY.validate_python(url)
+    except pydantic.ValidationError:
+        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,8 +235,24 @@ class Lock(Strict):
     """The container images, by their whole names."""
 
 
+@dataclasses.dataclass(frozen=True)
+class StoredLock:
+    """A lock as it was read from a file, or written to it."""
+
+    file: Path
+    lock: Lock
+    sha256: str
+    """Of its bytes. Not of its content: another version of imagegen may write it otherwise."""
+
+
 def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock | None:
     """The lock at this path; None if there is no file. `forms` are those of the targets whose base images are used."""
+    stored = read_stored_lock(path, forms)
+    return stored.lock if stored else None
+
+
+def read_stored_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> StoredLock | None:
+    """The same, with the digest of the bytes that were read."""
     try:
         text = read_file(path, limit=_LIMIT_LOCK_BYTES)
     except FileNotFoundError:
@@ -221,7 +267,7 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
             for place, message in lock.base_images[target].mismatches(form)
         ]
         if not problems:
-            return lock
+            return StoredLock(path, lock, hashlib.sha256(text).hexdigest())
     except pydantic.ValidationError as error:
         problems = [_problem(path, item) for item in error.errors(include_url=False)[:_SHOWN_PROBLEMS]]
         if error.error_count() > _SHOWN_PROBLEMS:

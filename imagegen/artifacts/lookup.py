@@ -20,21 +20,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.credentials import Address, with_credentials
-from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version, check_digest, writing
+from imagegen.artifacts.download import Download, Fetched, UnchangedError, check_digest, writing
 from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
-from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact
+from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact, recorded_redirect
 from imagegen.artifacts.opened import OpenedArtifact, open_artifacts
+from imagegen.artifacts.parallel import errors_in, results_of, run_all
 from imagegen.artifacts.published import confirm
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.artifacts.signature_facts import find_differences, reject_differences
 from imagegen.artifacts.signature_request import SignatureError, SignaturePolicy
-from imagegen.errors import ImagegenError, VerificationError
+from imagegen.errors import VerificationError
 from imagegen.hosts import ANY_HOST, HostPolicy
 from imagegen.lines import counted
-from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
     from imagegen.artifacts.credentials import PrivateHosts
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from imagegen.authenticode.model import Trust
     from imagegen.console import Console
 
-PARALLEL = 4
 _BUFFER: Final = 2**20
 _NOT_FOUND: Final = 404
 # Of HTTP.
@@ -126,6 +126,8 @@ class Sources:
     """The command that looks up entries again, for hints."""
     signatures: SignaturePolicy | None = None
     """What must be signed."""
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+    """Is set if the user ends the run."""
     absent: set[str] = dataclasses.field(default_factory=set)
     """The digests that no server has."""
 
@@ -170,18 +172,23 @@ def lock_artifacts(
     found = _look_up_all([*together.values()], known, sources, refresh)
     for name, now in found.items():
         if not refresh.accepts(requests[name]):
-            _reject_changed_bytes(requests[name], known.get(name), now)
+            _reject_changed_bytes(requests[name], known, now)
     return {name: known[name] if name in kept else found[name] for name in sorted(requests)}
 
 
-def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
-    if before and before.url == now.url and now.sha256 not in (before.sha256, request.sha256):
-        raise VerificationError(
-            f"{request.name}: the bytes of {shown_url(now.url)} have changed since it was locked: "
-            f"sha256 {now.sha256}, but the lock says {before.sha256}",
-            hint="a published file does not change: find out why; to accept the new bytes, write this sha256 "
-            f"beside {request.key}",
-        )
+def _reject_changed_bytes(request: ArtifactRequest, known: Mapping[str, LockedArtifact], now: LockedArtifact) -> None:
+    """Compare with each entry of the same release, whatever its place: a mirror has the bytes of its original."""
+    for before in known.values():
+        if not request.is_at(before.url) or now.sha256 in (before.sha256, request.sha256):
+            continue
+        digests = f"sha256 {now.sha256}, but the lock says {before.sha256}"
+        if before.url == now.url:
+            message = f"the bytes of {shown_url(now.url)} have changed since it was locked: {digests}"
+            hint = "a published file does not change: find out why; to accept the new bytes, write this sha256 "
+        else:
+            message = f"{shown_url(now.url)} has other bytes than {shown_url(before.url)}, which is locked: {digests}"
+            hint = "both are the same release: find out which was replaced; to accept these bytes, write this sha256 "
+        raise VerificationError(f"{request.name}: {message}", hint=f"{hint}beside {request.key}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +206,6 @@ class _Lookup:
 
     sources: Sources
     parts: Path
-    stop: threading.Event
     trust: Trust | None = None
     """For signatures; None if nothing must be signed."""
 
@@ -217,15 +223,17 @@ class _Lookup:
         cache, record = self.sources.cache, self.sources.cache.find(request.url)
         wanted = sha256 or (record.sha256 if record else None)
         file = held.enter_context(cache.use(wanted)) if wanted else None
-        version = record.version if record and record.sha256 == wanted else Version()
+        record = record if record and record.sha256 == wanted else None
+        version, redirected_to = (record.version, record.redirected_to) if record else (Version(), "")
         knows_time = bool(version.last_modified or request.released or request.sha256)
         if file and wanted and sha256 and (knows_time or not self.sources.needs_time):
-            return _Obtained(file, Fetched(wanted, file.stat().st_size, version), "from the cache")
+            return _Obtained(file, Fetched(wanted, file.stat().st_size, version, redirected_to), "from the cache")
         try:
             fetched, part = self._download(request, version if file else Version())
-        except UnchangedError:
+        except UnchangedError as same:
             if file and wanted:
-                return _Obtained(file, Fetched(wanted, file.stat().st_size, version), "unchanged on the server")
+                fetched = Fetched(wanted, file.stat().st_size, version, same.redirected_to)
+                return _Obtained(file, fetched, "unchanged on the server")
             raise
         cache.record(request.url, fetched, self.sources.lock)
         return _Obtained(held.enter_context(cache.add(part, fetched.sha256)), fetched, "downloaded")
@@ -240,7 +248,7 @@ class _Lookup:
             hosts=sources.hosts,
             key=request.key,
             address=sources.address(request.url),
-            stop=self.stop,
+            stop=sources.stop,
             known=known,
         )
         try:
@@ -267,6 +275,7 @@ class _Lookup:
                 size=found.fetched.size,
                 members=opened[request.name].members,
                 images=images if request.form == "image" else None,
+                redirected_to=recorded_redirect(found.fetched.redirected_to),
                 confirmed=confirmed or None,
                 published=_time_of(found.fetched.version, request.released),
             )
@@ -299,6 +308,8 @@ class _Lookup:
             name: check_signatures(policy.requests[name], opened[name], trust, self.parts)
             for name in sorted(opened.keys() & policy.requests.keys())
         }
+        policy.crls.judged.update(checked)
+        policy.crls.note(chain for one in checked.values() for chain in one.chains)
         if problems := [problem for one in checked.values() for problem in one.problems]:
             raise SignatureError(problems)
         return checked
@@ -351,24 +362,10 @@ def _run(
     groups: list[Group], work: Callable[[_Lookup, Group], dict[str, Value]], sources: Sources, label: str
 ) -> list[concurrent.futures.Future[dict[str, Value]]]:
     """Do the work for each group, several at once."""
-    stop = threading.Event()
     trust = sources.signatures.load_trust() if sources.signatures else None
-    with (
-        sources.cache.opened() as parts,
-        concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
-        sources.console.task(label, len(groups)) as advance,
-    ):
-        lookup = _Lookup(sources, parts, stop, trust)
-        try:
-            running = [pool.submit(work, lookup, group) for group in groups]
-            for _ in as_finished(running):
-                advance(1)
-        except BaseException:
-            # Without this, an interrupt would wait for every download.
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return running
+    with sources.cache.opened() as parts:
+        lookup = _Lookup(sources, parts, trust)
+        return run_all(functools.partial(work, lookup), groups, label, sources.console, sources.stop)
 
 
 def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
@@ -380,20 +377,8 @@ def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtif
 
 def _gather(finished: list[concurrent.futures.Future[dict[str, Value]]]) -> dict[str, Value]:
     """All artifacts, or all errors, so that one run shows the operator every URL to correct."""
-    errors = [error for error in (future.exception() for future in finished) if isinstance(error, ImagegenError)]
-    if not errors:
-        return {name: value for future in finished for name, value in future.result().items()}
+    errors = errors_in(finished)
     wrong = [problem for error in errors if isinstance(error, SignatureError) for problem in error.found]
     if wrong and all(isinstance(error, SignatureError) for error in errors):
         raise SignatureError(wrong)
-    # Wrong bytes are the most serious error: an unreachable server must not hide their exit code.
-    first = min(errors, key=lambda error: not isinstance(error, VerificationError))
-    if len(errors) == 1:
-        raise first
-    details = [
-        line
-        for error in errors
-        for line in (error.message, *error.details, *([f"  hint: {error.hint}"] if error.hint else []))
-    ]
-    kind = VerificationError if isinstance(first, VerificationError) else type(first)
-    raise kind(f"{len(errors)} of {len(finished)} downloads failed", details=details) from first
+    return {name: artifact for found in results_of(finished, "downloads") for name, artifact in found.items()}

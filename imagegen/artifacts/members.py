@@ -22,6 +22,7 @@ Members = Mapping[str, str]
 # For these names, the bytes of an archive are never right.
 _PROGRAMS: Final = (".exe", ".dll", ".sys", ".ps1", ".psm1", ".psd1", ".cmd", ".bat")
 _NESTED: Final = re.compile(r".*\.(zip|tar|tgz|tar\.gz|nupkg|7z|cab)", re.IGNORECASE)
+_ARCHITECTURE: Final = re.compile(r"(win|windows-)?(32|64|x86|x64|amd64|arm64)")
 _SHOWN: Final = 12
 
 
@@ -51,8 +52,6 @@ def find_member(members: Members, file: TakenFile, *, any_name: bool = False) ->
     With `any_name`, a program may have another name if it is the only one.
     """
     path = file.path
-    if "/" in path and path in members:
-        return path
     found = _with_ending(members, path, 1) or _with_ending(members, file.name, 1)
     if not found and any_name and is_program(path):
         programs = [one for one in members if one.lower().endswith(".exe")]
@@ -60,10 +59,8 @@ def find_member(members: Members, file: TakenFile, *, any_name: bool = False) ->
     if not found:
         raise NotInArchiveError(f"does not have {file_name(path)}", describe(members))
     # An archive may have a program for each architecture: then the folder of the published archive counts.
-    for parts in range(path.count("/") + 1, 1, -1):
-        if nearer := _with_ending(found, path, parts):
-            found = nearer
-            break
+    if _ARCHITECTURE.fullmatch(path.rpartition("/")[0].rpartition("/")[2]):
+        found = _with_ending(found, path, 2) or found
     return _choose(members, found, path)
 
 
@@ -76,6 +73,17 @@ def find_folder(members: Members, paths: Sequence[str]) -> str | None:
         _choose(members, found, path)
     folders = [{one[: len(one) - len(path)] for one in found} for path, found in places.items()]
     return min(set.intersection(*folders), key=_depth, default=None)
+
+
+def find_ambiguous(members: Members) -> dict[str, list[str]]:
+    """The programs of one name that have different bytes, by that name. Those of an architecture each lie in its
+    folder, and are told apart."""
+    paths: dict[str, list[str]] = {}
+    for path in sorted(members, key=_depth):
+        folder = path.rpartition("/")[0].rpartition("/")[2]
+        if path.lower().endswith(".exe") and not _ARCHITECTURE.fullmatch(folder):
+            paths.setdefault(file_name(path).lower(), []).append(path)
+    return {name: found for name, found in paths.items() if len({members[path] for path in found}) > 1}
 
 
 def check_files(request: ArtifactRequest, members: Members) -> None:

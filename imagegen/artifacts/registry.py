@@ -5,7 +5,8 @@ Touches the network. Retries what may pass, a few times.
 
 from __future__ import annotations
 
-import time
+import concurrent.futures
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -30,17 +31,20 @@ _TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 def ask_over_https(
     environ: Mapping[str, str],
     console: Console,
-    pause: Callable[[float], object] = time.sleep,
+    pause: Callable[[float], object] | None = None,
     hosts: HostPolicy = ANY_HOST,
+    stop: threading.Event | None = None,
 ) -> Ask:
-    """How a lookup asks registries. Also a redirect stays on `hosts`."""
+    """How a lookup asks registries. Also a redirect stays on `hosts`. Another thread sets `stop` to end them."""
+    ended = stop or threading.Event()
 
     def ask(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
         for wait in (*PAUSES_S, None):
             try:
-                answer = _ask_once(url, headers, authorization, environ, hosts)
+                answer = _ask_once(url, headers, authorization, environ, hosts, ended)
                 reason = f"status {answer.status}"
             except connection.TransportError as error:
+                _check_cancelled(ended)
                 answer, reason = None, str(error)
                 if "CERTIFICATE_VERIFY_FAILED" in reason:
                     raise RefusedError(
@@ -52,25 +56,39 @@ def ask_over_https(
             if wait is None:
                 raise ConnectionError(reason)
             console.say(f"{shown_url(url)}: {reason}; retrying in {wait:g} s")
-            pause(wait)
+            (pause or ended.wait)(wait)
+            _check_cancelled(ended)
         raise AssertionError("the last attempt has no pause")
 
     return ask
 
 
+def _check_cancelled(ended: threading.Event) -> None:
+    if ended.is_set():
+        raise concurrent.futures.CancelledError
+
+
 def _ask_once(
-    url: str, headers: Mapping[str, str], authorization: str, environ: Mapping[str, str], hosts: HostPolicy
+    url: str,
+    headers: Mapping[str, str],
+    authorization: str,
+    environ: Mapping[str, str],
+    hosts: HostPolicy,
+    stop: threading.Event,
 ) -> Answer:
     trust = connection.authorities(environ)
     with connection.get(
-        url, headers, environ=environ, trust=trust, hosts=hosts, authorization=authorization
+        *(url, headers),
+        environ=environ,
+        trust=trust,
+        hosts=hosts,
+        within_s=ANSWER_TIMEOUT_S,
+        authorization=authorization,
+        stop=stop,
     ) as response:
         body = bytearray()
-        ends = time.monotonic() + ANSWER_TIMEOUT_S
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > LIMIT_BYTES:
                 raise VerificationError(f"{shown_url(url)} is larger than {LIMIT_BYTES // 2**20} MiB")
-            if time.monotonic() > ends:
-                raise connection.TransportError(f"it did not arrive within {ANSWER_TIMEOUT_S:g} s")
         return Answer(response.status_code, {key.lower(): text for key, text in response.headers.items()}, bytes(body))

@@ -64,6 +64,13 @@ class ArtifactRequest:
         """Whether the file itself will do in place of an archive with it."""
         return len({file.name for file in self.files}) == 1
 
+    def is_at(self, url: str) -> bool:
+        """Whether this URL has the same bytes: it is its own, the public one of its release, or a mirror's of that."""
+        if url == self.url:
+            return True
+        copied = "/" + self.published.removeprefix("https://")
+        return not self.own and (url == self.published or url.endswith(copied))
+
     @property
     def may_be_archive(self) -> bool:
         """Whether its bytes may be an archive, whose files are pinned."""

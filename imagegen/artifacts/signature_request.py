@@ -9,10 +9,12 @@ import binascii
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from imagegen.artifacts.crl_use import CrlUse
+from imagegen.artifacts.found_signature import find_rule
 from imagegen.authenticode.model import Name
 from imagegen.authenticode.names import parse_name
 from imagegen.authenticode.signer import SignerRule, nearest
@@ -23,6 +25,7 @@ from imagegen.lines import counted
 if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact, LockedSignature
     from imagegen.authenticode.model import Trust
+    from imagegen.authenticode.signer import KnownCertificate
 
 # A PEM file whose roots replace all others on this machine, as SSL_CERT_FILE does for servers. What the nodes trust
 # stays as it is.
@@ -145,6 +148,8 @@ class SignaturePolicy:
     """The sha256 of the only trusted roots. None: those of Microsoft's programme."""
     load_trust: Callable[[], Trust]
     """Reads the roots, and downloads CRLs."""
+    crls: CrlUse = dataclasses.field(default_factory=CrlUse)
+    """Which CRLs are about the signatures that were judged."""
 
     def knows(self, name: str, entry: LockedArtifact) -> bool:
         """Whether what the lock says of an artifact is enough to judge it. Then `reject_locked` does."""
@@ -172,14 +177,16 @@ def place(artifact: str, member: str) -> str:
     return f"{artifact}: {member}" if member else artifact
 
 
-def wrong_signer(request: SignatureRequest, member: str, subject: Name, differences: str) -> SignatureProblem:
-    """The problem of a file that somebody else signed. `differences` are those to the nearest rule."""
-    in_yaml = "'" + str(subject).replace("'", "''") + "'"
+def wrong_signer(
+    request: SignatureRequest, member: str, signer: KnownCertificate, chain: Sequence[KnownCertificate]
+) -> SignatureProblem:
+    """The problem of a file that somebody else signed."""
+    in_yaml = "'" + find_rule(signer, chain).replace("'", "''") + "'"
     # The signer of an override is one, those of the section are a list.
     advice = f"set {request.key} to {in_yaml}" if request.key.endswith(".signer") else f"add {in_yaml} to {request.key}"
     return SignatureProblem(
-        f"{place(request.artifact, member)} is signed by {subject}, but {request.key} requires {request.allowed}: "
-        f"{differences}",
+        f"{place(request.artifact, member)} is signed by {signer.subject}, but {request.key} requires "
+        f"{request.allowed}: {nearest(request.signers, signer, chain)}",
         f"if this signer may sign, {advice}; if not, set {request.override} to another file",
     )
 
@@ -207,7 +214,7 @@ def judge_facts(request: SignatureRequest, entry: LockedArtifact) -> list[Signat
             continue
         if _needs_more(request.signers, signer):
             return None
-        problems.append(wrong_signer(request, member, signer.subject, nearest(request.signers, signer, issuers)))
+        problems.append(wrong_signer(request, member, signer, issuers))
     return problems
 
 
@@ -220,8 +227,13 @@ def _signatures(request: SignatureRequest, entry: LockedArtifact) -> Iterator[tu
 def _certificates(signature: LockedSignature) -> tuple[LockedCertificate, tuple[LockedCertificate, ...]]:
     """The signer, and the certificates above it."""
     signer = LockedCertificate(_name(signature.signer), signature.thumbprint.upper(), (signature.sha1 or "").upper())
+    return signer, issuers_of(signature)
+
+
+def issuers_of(signature: LockedSignature) -> tuple[LockedCertificate, ...]:
+    """The certificates above the signer's. A ValueError: one has a name that cannot be read."""
     issuers = (*signature.issuers, signature.root)
-    return signer, tuple(LockedCertificate(_name(one.subject), one.thumbprint.upper()) for one in issuers)
+    return tuple(LockedCertificate(_name(one.subject), one.thumbprint.upper()) for one in issuers)
 
 
 def _name(text: str) -> Name:

@@ -17,6 +17,7 @@ from imagegen.authenticode.trust import load_trust
 from imagegen.errors import ConfigError, VerificationError
 
 if TYPE_CHECKING:
+    from imagegen.artifacts.crl_use import CrlUse
     from imagegen.artifacts.signature_request import TrustSources
     from imagegen.authenticode.model import Trust
     from imagegen.console import Console
@@ -35,14 +36,18 @@ def download_crl(url: str, *, environ: Mapping[str, str], hosts: HostPolicy, con
         return file.read()
 
 
-def make_trust(sources: TrustSources, now: datetime.datetime, download: Callable[[str], bytes]) -> Trust:
-    """The trust at this time. `download` gets a CRL from its URL."""
-    crls = [*sources.crl_files.items(), *((url, download(url)) for url in sources.crl_urls)]
-    for name, data in crls:
+def make_trust(
+    sources: TrustSources, now: datetime.datetime, download: Callable[[str], bytes], use: CrlUse | None = None
+) -> Trust:
+    """The trust at this time. `download` gets a CRL from its URL. `use` learns the CRLs."""
+    crls = {**sources.crl_files, **{url: download(url) for url in sources.crl_urls}}
+    for name, data in crls.items():
         _check_crl(name, data, now)
+    if use is not None:
+        use.add(crls)
     try:
         roots = [sources.roots] if sources.roots is not None else []
-        return load_trust(now=now, roots=roots, crls=[data for _, data in crls])
+        return load_trust(now=now, roots=roots, crls=crls.values())
     except MalformedData as error:
         raise ConfigError(
             f"the roots of signatures cannot be used: {error}",

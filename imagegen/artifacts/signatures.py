@@ -4,8 +4,10 @@ Reads the file. Programs in an archive are written to a folder, which is removed
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
+import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -13,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.installer_package import PackageError, open_package
 from imagegen.artifacts.lock import WHOLE_FILE, LockedIssuer, LockedSignature
+from imagegen.artifacts.signature_advice import add_to_roots, advise
 from imagegen.artifacts.signature_request import SignatureProblem, place, wrong_signer
-from imagegen.authenticode.model import FileKind, Verdict
+from imagegen.authenticode.model import FileKind, Verdict, Verification
 from imagegen.authenticode.script import COMMENTS
-from imagegen.authenticode.signer import nearest
 from imagegen.authenticode.verify import read_catalogue, verify
 from imagegen.errors import RefusedError
 
 if TYPE_CHECKING:
     from imagegen.artifacts.opened import OpenedArtifact
     from imagegen.artifacts.signature_request import SignatureRequest
-    from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust, Verification
+    from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust
 
 # What Windows runs by the name alone, and what holds a signature. The bytes tell every other program.
 _PROGRAMS: Final = frozenset({".exe", ".dll", ".sys", ".com", ".scr", ".cpl", ".ocx", ".drv", ".efi", ".msi", ".msp"})
@@ -31,15 +33,7 @@ _CATALOGUE: Final = ".cat"
 _EXTENSIONS: Final = frozenset({*_PROGRAMS, *COMMENTS, _CATALOGUE})
 _STARTS: Final = (b"MZ", bytes.fromhex("d0cf11e0a1b11ae1"))
 _LONGEST_NAME: Final = 1024
-_HINTS: Final[Mapping[Verdict, str]] = {
-    Verdict.ALTERED: "find out what changed the file after it was signed, or set {override} to another one",
-    Verdict.UNTRUSTED: "if you trust this CA, add its root to the file of artifacts.signatures.roots",
-    Verdict.REVOKED: "set {override} to a file with a newer signature",
-    Verdict.WRONG_USAGE: "sign it with a certificate for code signing",
-    Verdict.BAD_TIMESTAMP: "sign it again, with the timestamp of a public authority",
-    Verdict.EXPIRED: "sign it again with a timestamp: then the signature outlives the certificate",
-    Verdict.WEAK_DIGEST: "sign it again with SHA-256",
-}
+_ROOTS_KEY: Final = "artifacts.signatures.roots"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +43,8 @@ class CheckedSignatures:
     signed: dict[str, LockedSignature]
     not_programs: list[str]
     problems: tuple[SignatureProblem, ...]
+    chains: tuple[Sequence[Certificate], ...] = ()
+    """Those of all signatures and of their timestamps."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,30 +60,54 @@ def check_signatures(
     request: SignatureRequest, artifact: OpenedArtifact, trust: Trust, scratch: Path
 ) -> CheckedSignatures:
     """Check what the image gets of an artifact. What is unpacked for that is in `scratch` meanwhile."""
-    found: dict[str, Verification] = {}
     used = request.used.select(artifact.members)
     with contextlib.ExitStack() as held:
         if artifact.format is None:
             names = used.get(WHOLE_FILE, frozenset())
-            others = [WHOLE_FILE] if used and not _is_program(names, _start_of(artifact.file)) else []
+            others = [WHOLE_FILE] if used and not may_be_program(names, _start_of(artifact.file)) else []
             programs = [_Program(WHOLE_FILE, names, artifact.file)] if used and not others else []
         else:
             folder = Path(held.enter_context(tempfile.TemporaryDirectory(dir=scratch, prefix="signatures-")))
-            programs, others = _unpack(artifact, used, folder)
-        catalogues = [
-            read_catalogue(one.file, one.member, trust) for one in programs if _is_catalogue(one.member, one.names)
-        ]
-        for one in programs:
-            if one.names:
-                found[one.member] = _verify(request, one, trust, catalogues)
-        inner = list(_check_contents(request, programs, found, trust, scratch)) if request.with_contents else []
-    others += [member for member, one in found.items() if _needs_none(one)]
-    judged = {member: _judge(request, member, one) for member, one in found.items() if not _needs_none(one)}
+            files = ((member.path, member.chunks()) for member in artifact.open())
+            programs, others = _unpack(files, used, folder)
+        return _check(request, programs, others, trust, scratch)
+
+
+def check_files(
+    request: SignatureRequest, files: Mapping[str, bytes], trust: Trust, scratch: Path
+) -> CheckedSignatures:
+    """Check files that are no download, by their paths, in the same way as those of one archive."""
+    digests = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+    with tempfile.TemporaryDirectory(dir=scratch, prefix="signatures-") as folder:
+        chunks = ((path, iter((data,))) for path, data in files.items())
+        programs, others = _unpack(chunks, request.used.select(digests), Path(folder))
+        return _check(request, programs, others, trust, scratch)
+
+
+def _check(
+    request: SignatureRequest, programs: Sequence[_Program], others: list[str], trust: Trust, scratch: Path
+) -> CheckedSignatures:
+    catalogues = [
+        read_catalogue(one.file, one.member, trust) for one in programs if _is_catalogue(one.member, one.names)
+    ]
+    found = {one.member: _verify(request, one, trust, catalogues) for one in programs if one.names}
+    inner = list(_check_contents(request, programs, found, trust, scratch)) if request.with_contents else []
+    others = [*others, *(member for member, one in found.items() if _needs_none(one))]
+    contents = [one for one in inner if isinstance(one, Verification)]
+    judged = {member: _judge(request, member, one, trust) for member, one in found.items() if not _needs_none(one)}
     return CheckedSignatures(
         {member: one for member, one in judged.items() if isinstance(one, LockedSignature)},
         sorted(others),
-        (*(one for one in judged.values() if isinstance(one, SignatureProblem)), *inner),
+        tuple(one for one in (*judged.values(), *inner) if isinstance(one, SignatureProblem)),
+        tuple(chain for one in (*found.values(), *contents) for chain in _chains(one)),
     )
+
+
+def _chains(found: Verification) -> Iterator[Sequence[Certificate]]:
+    for signature in found.signatures:
+        yield signature.chain
+        if signature.timestamp:
+            yield signature.timestamp.chain
 
 
 def _check_contents(
@@ -96,8 +116,8 @@ def _check_contents(
     found: Mapping[str, Verification],
     trust: Trust,
     scratch: Path,
-) -> Iterator[SignatureProblem]:
-    """The problems of the files inside MSI packages."""
+) -> Iterator[SignatureProblem | Verification]:
+    """The verdicts on the files inside MSI packages, and their problems."""
     for one in programs:
         if one.member not in found or found[one.member].kind is not FileKind.MSI:
             continue
@@ -109,8 +129,9 @@ def _check_contents(
                     if not _copy_program(packaged.chunks, frozenset({packaged.name}), copy):
                         continue
                     verification = verify(copy, packaged.name, trust)
+                    yield verification
                     inside = f"{packaged.name} in {one.member or 'the MSI'}"
-                    judged = None if _needs_none(verification) else _judge(request, inside, verification)
+                    judged = None if _needs_none(verification) else _judge(request, inside, verification, trust)
                     if isinstance(judged, SignatureProblem):
                         yield judged
             except PackageError as error:
@@ -122,27 +143,27 @@ def _check_contents(
 
 
 def _unpack(
-    artifact: OpenedArtifact, used: Mapping[str, frozenset[str]], folder: Path
+    files: Iterable[tuple[str, Iterator[bytes]]], used: Mapping[str, frozenset[str]], folder: Path
 ) -> tuple[list[_Program], list[str]]:
     """The programs that the image gets, and every catalogue, as files in the folder; and the other files."""
     programs: list[_Program] = []
     others: list[str] = []
-    for member in artifact.open():
-        names = used.get(member.path, frozenset())
-        if not names and not _is_catalogue(member.path, names):
+    for path, chunks in files:
+        names = used.get(path, frozenset())
+        if not names and not _is_catalogue(path, names):
             continue
         copy = folder / str(len(programs))
-        if _copy_program(member.chunks(), names | {member.path}, copy):
-            programs.append(_Program(member.path, names, copy))
+        if _copy_program(chunks, names | {path}, copy):
+            programs.append(_Program(path, names, copy))
         else:
-            others.append(member.path)
+            others.append(path)
     return programs, others
 
 
 def _copy_program(chunks: Iterator[bytes], names: frozenset[str], copy: Path) -> bool:
     """Write a file out of an archive or a package, if it may be a program or a catalogue."""
     first = next(chunks, b"")
-    if not _is_program(names, first):
+    if not may_be_program(names, first):
         return False
     try:
         with copy.open("wb") as opened:
@@ -166,7 +187,7 @@ def _extension(name: str) -> str:
     return PurePosixPath(name.rstrip(" .")).suffix.lower()
 
 
-def _is_program(names: Iterable[str], start: bytes) -> bool:
+def may_be_program(names: Iterable[str], start: bytes) -> bool:
     """Whether a file may be a program, by its bytes or by one of its names."""
     return start.startswith(_STARTS) or any(_extension(name) in _EXTENSIONS for name in names)
 
@@ -198,17 +219,20 @@ def _needs_none(verification: Verification) -> bool:
     return verification.kind is FileKind.OTHER and _extension(verification.name) not in _PROGRAMS
 
 
-def _judge(request: SignatureRequest, member: str, verification: Verification) -> LockedSignature | SignatureProblem:
+def _judge(
+    request: SignatureRequest, member: str, verification: Verification, trust: Trust
+) -> LockedSignature | SignatureProblem:
     where, signature, verdict = place(request.artifact, member), verification.signature, verification.verdict
     if verdict not in (Verdict.VALID, Verdict.UNSIGNED):
-        hint = _HINTS[verdict].format(override=request.override)
+        add_root = add_to_roots(trust, _ROOTS_KEY)
+        hint = advise(verification, trust, add_root=add_root, other=f"set {request.override} to another file")
         return SignatureProblem(f"{where} is rejected by {request.key}: {verdict}: {verification.reason}", hint)
     signer = signature.signer if signature else None
     if signature is None or signer is None:
         message = f"{where} is not signed, but {request.key} requires {request.allowed}"
         return SignatureProblem(message, _unsigned_hint(request))
     if not _is_allowed(request, signature):
-        return wrong_signer(request, member, signer.subject, nearest(request.signers, signer, signature.chain))
+        return wrong_signer(request, member, signer, signature.chain)
     named = (*signature.chain, *([signature.timestamp_root] if signature.timestamp_root else []))
     if unreadable := next((one for one in named if not _is_readable(str(one.subject))), None):
         message = (
@@ -240,6 +264,7 @@ def _locked(verification: Verification, signature: Signature, signer: Certificat
         root=_issuer(signature.chain[-1]),
         timestamp=time.strftime("%Y-%m-%dT%H:%M:%SZ") if time else None,
         timestamp_root=_issuer(signature.timestamp_root) if signature.timestamp_root else None,
+        certificate=base64.b64encode(signer.der).decode() if verification.kind is FileKind.SCRIPT else None,
     )
 
 

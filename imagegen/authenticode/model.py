@@ -236,6 +236,10 @@ class Catalogue:
     members: frozenset[tuple[str, bytes]] = dataclasses.field(repr=False)
 
 
+# The source of the roots that the operator gives.
+OWN_ROOTS: Final = "own roots"
+
+
 @dataclasses.dataclass(frozen=True)
 class TrustedRoot:
     """A trusted root, and for what. Without dates and usages it is trusted for everything."""
@@ -274,6 +278,11 @@ class Trust:
     revocation_lists: tuple[RevocationList, ...] = dataclasses.field(default=(), repr=False)
     # Where the roots come from, with the date of the list, for people.
     source: str = ""
+
+    @property
+    def has_own_roots(self) -> bool:
+        """Whether the operator has given roots."""
+        return any(root.source == OWN_ROOTS for root in self.roots)
 
     @functools.cached_property
     def roots_by_certificate(self) -> Mapping[Certificate, TrustedRoot]:

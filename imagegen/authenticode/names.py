@@ -43,6 +43,9 @@ _OTHER_SPELLINGS: Final = {
 }
 _OID: Final = re.compile(r"(?:OID\.)?([0-2](?:\.(?:0|[1-9][0-9]{0,38})){1,30})", re.IGNORECASE)
 _ATTRIBUTE: Final = re.compile(r'\s*([A-Za-z0-9.]+)\s*=\s*(?:"((?:[^"]|"")*)"|([^",]*))\s*(,|$)')
+# The forms of OpenSSL: /C=US/O=Example/CN=Example Inc, and C=US, O=Example\, Inc.
+_SLASH: Final = re.compile("/(?=[A-Za-z0-9.]+=)")
+_UNESCAPED_COMMA: Final = re.compile(r"(?<!\\),")
 _KNOWN: Final = ", ".join(SHORT_TYPES.values())
 
 
@@ -70,6 +73,8 @@ def parse_name(text: str) -> tuple[tuple[str, str], ...]:
     while position < len(text):
         found = _ATTRIBUTE.match(text, position)
         if not found:
+            if meant := _from_openssl(text):
+                raise ValueError(f'"{text}" is in the form of OpenSSL: write {meant}')
             raise ValueError(f'"{text[position:].strip()}" is not of the form CN=…, O="…"')
         quoted, plain = found[2], found[3]
         value = quoted.replace('""', '"') if quoted is not None else plain.strip()
@@ -83,3 +88,19 @@ def parse_name(text: str) -> tuple[tuple[str, str], ...]:
     if not attributes:
         raise ValueError("the name is empty")
     return tuple(attributes)
+
+
+def _from_openssl(text: str) -> str:
+    """A name as OpenSSL and osslsigncode print it, in the form of Windows. Empty: it is not in such a form."""
+    first, *attributes = _SLASH.split(text.strip())
+    if attributes and not first:
+        return ", ".join(map(_quote, attributes))
+    if "\\," in text:
+        return ", ".join(_quote(part.strip().replace("\\,", ",")) for part in _UNESCAPED_COMMA.split(text))
+    return ""
+
+
+def _quote(attribute: str) -> str:
+    kind, _, value = attribute.partition("=")
+    doubled = value.replace('"', '""')
+    return f'{kind}="{doubled}"' if set(value) & set(',"') else attribute

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import functools
+from collections.abc import Sequence
 from typing import Final
 
 from cryptography import x509
@@ -84,6 +85,11 @@ def find_revocation(certificate: Certificate, issuer: Certificate, trust: Trust)
             return revocation, True
         is_checked |= given.next_update is None or given.next_update >= trust.now
     return None, is_checked
+
+
+def is_about(given: RevocationList, chain: Sequence[Certificate]) -> bool:
+    """Whether a CA of the chain issued the CRL: then it says which certificates of that CA are revoked."""
+    return any(given.issuer == ca.subject.encoded and _is_issued_by(given.der, ca) for ca in chain[1:])
 
 
 @functools.lru_cache(maxsize=256)

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from imagegen.authenticode.model import Name
-from imagegen.authenticode.names import parse_name, parse_type
+from imagegen.authenticode.names import parse_name
 
 _PRESETS: Final = Path(__file__).with_name("presets.json")
 _ISSUER: Final = re.compile(r"issuer\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
 _HEX_AND_SEPARATORS: Final = re.compile(r"[0-9A-Fa-f: ]+")
 _THUMBPRINT_LENGTHS: Final = (40, 64)
 _KEYS: Final = ("subject", "thumbprint", "issuer")
-_LONGEST: Final = 2000
+_LONGEST: Final = 1024
+_TEXT: Final = "subject and issuer must be a string such as CN=…, O=…"
 _FORMS: Final = 'write CN=…, O="…", or 40 or 64 hexadecimal digits'
 
 
@@ -165,7 +166,9 @@ def _from_map(value: Mapping[Any, Any]) -> SignerCondition:
 
 
 def _issuer(value: object) -> CertificatePattern:
-    return _pattern(value) if isinstance(value, str) else CertificatePattern(_attributes(value))
+    if not isinstance(value, str):
+        raise ValueError(_TEXT)
+    return _pattern(value)
 
 
 def _pattern(text: str, others: str = "") -> CertificatePattern:
@@ -178,17 +181,9 @@ def _pattern(text: str, others: str = "") -> CertificatePattern:
 
 
 def _attributes(value: object) -> tuple[tuple[str, str], ...]:
-    if isinstance(value, str):
-        return parse_name(value)
-    if not isinstance(value, Mapping) or not value:
-        raise ValueError("subject and issuer must be a string such as CN=…, O=…, or a map of these")
-    attributes = []
-    for kind, given in value.items():
-        for text in given if isinstance(given, list) else [given]:
-            if not isinstance(kind, str) or not isinstance(text, str) or not text:
-                raise ValueError(f"{kind} must be a string that is not empty")
-            attributes.append((parse_type(kind), text))
-    return tuple(attributes)
+    if not isinstance(value, str):
+        raise ValueError(_TEXT)
+    return parse_name(value)
 
 
 def _thumbprint(value: object) -> str:
@@ -200,12 +195,7 @@ def _thumbprint(value: object) -> str:
 
 def _map_text(value: Mapping[Any, Any]) -> str:
     """A map as the text that `parse_signer` reads where it can: it is shown in messages."""
-    parts = []
-    for key in value:
-        part = value[key]
-        text = str(Name(_attributes(part))) if isinstance(part, Mapping) else str(part)
-        parts.append(text if key == "subject" else f"{key}: {text}")
-    return "; ".join(parts)
+    return "; ".join(str(text) if key == "subject" else f"{key}: {text}" for key, text in value.items())
 
 
 def _values(attributes: tuple[tuple[str, str], ...], kind: str) -> tuple[str, ...]:

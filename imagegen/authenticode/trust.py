@@ -12,7 +12,7 @@ from typing import Final
 
 from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.model import Certificate, Trust, TrustedRoot
+from imagegen.authenticode.model import OWN_ROOTS, Certificate, Trust, TrustedRoot
 from imagegen.authenticode.revocation import read_revocation_lists
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.usages import TIME_STAMPING
@@ -37,7 +37,7 @@ def load_trust(
     """
     if now.tzinfo is None:
         raise ValueError("the time has no time zone")
-    own = [TrustedRoot(certificate, source="own roots") for data in roots for certificate in _read(data)]
+    own = [TrustedRoot(certificate, source=OWN_ROOTS) for data in roots for certificate in _read(data)]
     listed, source = read_public_roots() if public_roots is not False else ((), "")
     if public_roots is None and own:
         listed, source = tuple(map(_for_timestamps, _stamping(listed))), f"{source} for timestamps"

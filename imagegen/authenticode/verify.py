@@ -112,9 +112,15 @@ def _verify(subject: Subject, name: str, trust: Trust, catalogues: Sequence[Cata
 def _judged(name: str, subject: Subject, signatures: tuple[Signature, ...]) -> Verification:
     """The verdict of the first signature, or of a nested one if the first is there for old Windows."""
     counting = signatures[0]
+    reason = counting.reason
     if counting.verdict in _HELPED and {counting.file_digest, counting.digest} & WEAK_DIGESTS:
-        counting = next((nested for nested in signatures if nested.verdict is Verdict.VALID), counting)
-    return Verification(name, subject.kind, counting.verdict, counting.reason, signatures, counting)
+        others = sorted(signatures[1:], key=lambda nested: SEVERITY.index(nested.verdict))
+        best = others[-1] if others else counting
+        if best.verdict is Verdict.VALID:
+            counting, reason = best, best.reason
+        elif others:
+            reason = f"{reason}; the signature that is nested in it is {best.verdict}: {best.reason}"
+    return Verification(name, subject.kind, counting.verdict, reason, signatures, counting)
 
 
 def _by_catalogue(name: str, subject: Subject, catalogues: Sequence[Catalogue]) -> Verification:

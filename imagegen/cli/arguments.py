@@ -66,16 +66,21 @@ def decide_plan(
         lock: Lock = import_rehearsal().rehearse_lock(request, chosen.name, environ=os.environ, console=console)
     elif frozen:
         console, run = open_console(plain=False, quiet=False), make_run_facts(())
-        lock = locking.verify_frozen([chosen], find_lock_file(config, lock_file, ()), run=run, console=console)
+        file = find_lock_file(config, lock_file, ())
+        lock = locking.verify_frozen([chosen], file, run=run, console=console).lock
     else:
         lock = locking.read_lock_for(chosen, find_lock_file(config, lock_file, ()))
     return pipeline.decide(chosen, lock)
 
 
 def process_targets(
-    targets: list[PreparedTarget], process: Callable[[PreparedTarget], ImageManifest], form: str
+    targets: list[PreparedTarget],
+    process: Callable[[PreparedTarget], ImageManifest],
+    form: str,
+    prepare: Callable[[PreparedTarget], object] | None = None,
 ) -> None:
-    """Process the targets one after another, and print their manifests.
+    """Process the targets one after another, and print their manifests. If there are several, `prepare` runs for all
+    of them before the first is processed.
 
     If one of several fails, the others are still processed. The exit code is the worst of all.
     """
@@ -84,13 +89,18 @@ def process_targets(
         return
     manifests: list[ImageManifest] = []
     codes: list[int] = []
-    for target in targets:
+
+    def succeeds(work: Callable[[PreparedTarget], object], target: PreparedTarget) -> bool:
         try:
-            manifests.append(process(target))
+            work(target)
         except ImagegenError as error:
             messages().show(error_text(error))
             codes.append(int(error.exit_code))
-        else:
+            return False
+        return True
+
+    for target in [one for one in targets if prepare is None or succeeds(prepare, one)]:
+        if succeeds(lambda one: manifests.append(process(one)), target):
             print_manifest(manifests[-1], form if form == "text" else "none")
     if form == "json":
         print_as(form, [manifest.model_dump(mode="json") for manifest in manifests], [])

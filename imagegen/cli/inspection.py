@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, get_args
 
 from imagegen.artifacts.archive import NAMES, ArchiveFormat
-from imagegen.artifacts.members import is_program
+from imagegen.artifacts.members import find_ambiguous, is_program
 from imagegen.cli.override_fit import find_overrides
 from imagegen.lines import counted
 
@@ -42,7 +42,13 @@ def make_overrides(found: Inspection, name: str, url: str) -> dict[str, Override
 
 
 def _file_names(found: Inspection) -> set[str]:
-    return {path.rpartition("/")[2] for path in found.members or ()}
+    unclear = _unclear(found)
+    return {name for path in found.members or () if (name := path.rpartition("/")[2]).lower() not in unclear}
+
+
+def _unclear(found: Inspection) -> dict[str, list[str]]:
+    """The programs of which an archive has two of one name, so that no override can take them from it."""
+    return find_ambiguous({path: file.sha256 for path, file in (found.members or {}).items()})
 
 
 def _product(found: Inspection) -> str:
@@ -104,15 +110,19 @@ def _file_lines(file: InspectedFile, lead: str) -> Iterator[str]:
 def _signature_lines(found: FoundSignature, lead: str) -> Iterator[str]:
     yield f"{lead}signature  {found.verdict}: {found.reason}"
     stamp = f"{found.timestamp}, by {found.stamped_by}" if found.timestamp else ""
-    rows = {
-        "catalogue": found.catalogue,
-        "signer": found.signer,
-        "SHA-1": found.thumbprint,
-        "issuer": found.issuer,
-        "root": found.root or ("not found" if found.signer else ""),
-        "timestamp": stamp or ("none" if found.signer else ""),
-    }
-    yield from (f"{lead}  {label:<9} {text}" for label, text in rows.items() if text)
+    # The chain begins with the signer, and ends with the root if it was found.
+    between = found.chain[2:-1] if found.root else found.chain[2:]
+    rows = (
+        ("catalogue", found.catalogue),
+        ("signer", found.signer),
+        ("SHA-1", found.thumbprint),
+        ("issuer", found.issuer),
+        *(("above it", issuer) for issuer in between),
+        ("root", found.root or ("not found" if found.signer else "")),
+        ("timestamp", stamp or ("none" if found.signer else "")),
+        ("hint", found.advice),
+    )
+    yield from (f"{lead}  {label:<9} {text}" for label, text in rows if text)
 
 
 def _other_lines(others: Mapping[str, InspectedFile]) -> Iterator[str]:
@@ -128,6 +138,12 @@ def _other_lines(others: Mapping[str, InspectedFile]) -> Iterator[str]:
 
 
 def _override_lines(found: Inspection, overrides: Mapping[str, Override]) -> Iterator[str]:
+    for name, paths in _unclear(found).items():
+        where = ", ".join(paths[:_SHOWN_FILES])
+        yield from (
+            "",
+            f"imagegen takes no {name} from this archive, which has different files with this name: {where}",
+        )
     yield ""
     if not overrides:
         yield "no override fits: `imagegen catalog overrides` lists the artifacts that a config can replace"
@@ -137,7 +153,9 @@ def _override_lines(found: Inspection, overrides: Mapping[str, Override]) -> Ite
     for name, override in overrides.items():
         yield f"    {name}:"
         for key, value in override.items():
-            yield f"      {key}: {value if key == 'sha256' else json.dumps(value)}"
+            # As it is written in other alphabets, unless a letter of it is invisible.
+            text = json.dumps(value, ensure_ascii=not value.isprintable())
+            yield f"      {key}: {value if key == 'sha256' else text}"
         if "signer" not in override and (why := _why_no_signer(_signatures(found))):
             yield f"      # no signer: {why}"
 

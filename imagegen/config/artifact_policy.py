@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import pydantic
 
 from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, Registry, RelativePath
+from imagegen.documents.problems import quoted, type_of
 from imagegen.errors import InvalidValue
 from imagegen.providers.registry import PROVIDERS
 from imagegen.providers.settings import EnvName
@@ -16,15 +17,20 @@ else:
     Cloud = Literal[*PROVIDERS]
 
 
+# As long as the longest name in a lock. What it may hold is said by the check of the whole signer: names have letters
+# of every alphabet.
+SignerText = Annotated[str, pydantic.StringConstraints(max_length=1024)]
+
+
 class Signer(Strict):
     """Who may have signed a program. If several keys are given, all of them must match."""
 
-    subject: Line | None = pydantic.Field(
+    subject: SignerText | None = pydantic.Field(
         default=None,
         description="Parts of the subject of the signer's certificate. All of them must match.",
         examples=["CN=Example Corporation, O=Example Corporation"],
     )
-    issuer: Line | None = pydantic.Field(
+    issuer: SignerText | None = pydantic.Field(
         default=None,
         description="Parts of the subject of a certificate authority above the signer. All of them must match.",
         examples=["CN=Example Code Signing CA"],
@@ -40,12 +46,26 @@ class Signer(Strict):
         return self.model_dump(exclude_none=True)
 
 
+def _check_form(value: object) -> object:
+    if isinstance(value, (str, dict, Signer)):
+        return value
+    meant = value[0] if isinstance(value, list) and len(value) == 1 else None
+    hint = f"write {quoted(meant)}" if isinstance(meant, str) else 'write "CN=…, O=…", or {subject: "CN=…"}'
+    raise InvalidValue(f"must be a string or a map, not {type_of(value)}", hint)
+
+
 def _check_signer(signer: str | Signer) -> str | Signer:
     # Only configs with signers need it.
     from imagegen.authenticode.signer import parse_signer
 
+    given = signer if isinstance(signer, str) else signer.given()
+    texts = [given] if isinstance(given, str) else given.values()
+    if unseen := next((letter for text in texts for letter in text if not letter.isprintable()), ""):
+        raise InvalidValue(
+            f"the signer has the character U+{ord(unseen):04X}, which is invisible", "remove it, or use a thumbprint"
+        )
     try:
-        parse_signer(signer if isinstance(signer, str) else signer.given())
+        parse_signer(given)
     except ValueError as error:
         raise InvalidValue(
             str(error), "`imagegen artifacts inspect FILE` shows who signed a file, in the form to write here"
@@ -56,9 +76,10 @@ def _check_signer(signer: str | Signer) -> str | Signer:
 # Discriminated unions, so that error messages are about the form that was used.
 AskedSigner = Annotated[
     Annotated[
-        Annotated[Line, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
+        Annotated[SignerText, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
         pydantic.Discriminator(lambda given: "(text)" if isinstance(given, str) else "(signer)"),
     ],
+    pydantic.BeforeValidator(_check_form),
     pydantic.AfterValidator(_check_signer),
 ]
 
@@ -98,11 +119,24 @@ AskedCrl = Annotated[
 ]
 
 
+def _check_is_list(value: object) -> object:
+    if isinstance(value, str):
+        raise InvalidValue("must be a list, not a string", f"write [{quoted(value)}]")
+    return value
+
+
 def _check_own_scripts(value: object) -> object:
     if isinstance(value, bool):
         raise InvalidValue(
             "must be a section with the folder of the signed scripts, not true or false",
             "write {from: DIR}; `imagegen sign-list` lists the scripts to sign",
+        )
+    if isinstance(value, str):
+        raise InvalidValue("must be a map, not a string", f"write {{from: {quoted(value)}}}")
+    if isinstance(value, dict) and set(value) != {"from"}:
+        unknown = next((f"unknown key {quoted(key)}" for key in value if key != "from"), "")
+        raise InvalidValue(
+            unknown or 'the key "from" is required', "write {from: DIR}, the folder with your signed scripts"
         )
     return value
 
@@ -110,7 +144,7 @@ def _check_own_scripts(value: object) -> object:
 class Signatures(Strict):
     """Authenticode signatures, which are checked before the build and again on the machine."""
 
-    signers: list[AskedSigner] = pydantic.Field(
+    signers: Annotated[list[AskedSigner], pydantic.BeforeValidator(_check_is_list)] = pydantic.Field(
         default=[],
         description="The allowed signers: parts of the subject, a thumbprint, `microsoft` or `kubernetes`, or a "
         "section. Empty: every signer with a trusted root.",
@@ -134,14 +168,14 @@ class Signatures(Strict):
         "covers its files.",
         examples=[True],
     )
-    own_scripts: Annotated[dict[Literal["from"], RelativePath] | None, pydantic.BeforeValidator(_check_own_scripts)] = (
-        pydantic.Field(
-            default=None,
-            description="The folder with your signed copies of imagegen's scripts, in the folder of the config: "
-            "`{from: DIR}`. Then PowerShell runs under the execution policy AllSigned, during the build and on the "
-            "nodes.",
-            examples=[{"from": "signed-scripts"}],
-        )
+    own_scripts: Annotated[
+        Annotated[dict[Literal["from"], RelativePath], pydantic.Field(min_length=1)] | None,
+        pydantic.BeforeValidator(_check_own_scripts),
+    ] = pydantic.Field(
+        default=None,
+        description="The folder with your signed copies of imagegen's scripts, in the folder of the config: "
+        "`{from: DIR}`. Then PowerShell runs under the execution policy AllSigned, during the build and on the nodes.",
+        examples=[{"from": "signed-scripts"}],
     )
 
 

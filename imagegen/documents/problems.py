@@ -74,7 +74,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
         case "string_type" if isinstance(given, (int, float)) and not isinstance(given, bool):
             return f"must be a string, not the number {given}", f'write "{given}"'
         case "string_type":
-            return f"must be a string, not {_type_of(given)}", ""
+            return f"must be a string, not {type_of(given)}", ""
         case "string_pattern_mismatch":
             return _describe_mismatch(item, location, model)
         case "literal_error" if not isinstance(given, str) and f"'{given}'" in str(context.get("expected")):
@@ -91,7 +91,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
             wanted = {"int_type": "an integer", "bool_type": "true or false", "list_type": "a list"}.get(kind, "a map")
             meant = _OLD_BOOLEANS.get(str(given)) if kind == "bool_type" else None
-            return f"must be {wanted}, not {_type_of(given)}", f"write {meant}" if meant else ""
+            return f"must be {wanted}, not {type_of(given)}", f"write {meant}" if meant else ""
         case "greater_than_equal":
             return f"{given} is below the minimum of {context['ge']}", f"write {context['ge']} or more"
         case "less_than_equal":
@@ -143,7 +143,8 @@ def _without_secrets(text: str) -> str:
     return re.sub(r"(?s)(?<=://).*@|[?#].*", "", text) if "://" in text else text
 
 
-def _type_of(value: object) -> str:
+def type_of(value: object) -> str:
+    """What messages call the type of a value."""
     names = {dict: "a map", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), quoted(value))
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.mirror_layout import Index, IndexedFile, IndexedImage
+from imagegen.artifacts.parallel import results_of, run_all
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ConfigError, VerificationError
 from imagegen.lines import counted
 from imagegen.mirror.folder import open_folder
-from imagegen.mirror.images import ImageCopier, WantedImage
+from imagegen.mirror.images import RESUME_HINT, ImageCopier, WantedImage
 from imagegen.mirror.index import add_to_index, read_index
-from imagegen.mirror.parallel import run_all
 from imagegen.mirror.paths import file_path, reject_overlaps
 from imagegen.mirror.source import Origin, Place, Source
 from imagegen.providers.storage import storages
@@ -76,7 +76,8 @@ def fill(
 ) -> Filled:
     """Copy what is missing."""
     wanted = _by_path(files)
-    there = run_all(lambda one: _is_there(one, store), [*wanted.values()], "comparing", source.console, source.stop)
+    compared = run_all(lambda one: _is_there(one, store), [*wanted.values()], "comparing", source.console, source.stop)
+    there = results_of(compared, "files", RESUME_HINT)
     missing = [one for one, found in zip(wanted.values(), there, strict=True) if not found]
     copier, index = ImageCopier(store, source, when), read_index(store)[0]
     known = {one.key: copier.find(one, index) for one in images}
@@ -84,7 +85,8 @@ def fill(
     entries = [entry for entry in known.values() if entry]
     if not dry_run:
         label = f"copying {counted(len(missing), 'file')}"
-        run_all(lambda one: _copy(one, store, source), missing, label, source.console, source.stop)
+        copied = run_all(lambda one: _copy(one, store, source), missing, label, source.console, source.stop)
+        results_of(copied, "files", RESUME_HINT)
         for one in to_pull:
             entry = copier.copy(one)
             entries.append(entry)

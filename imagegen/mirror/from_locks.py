@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,12 @@ def fill_mirror(
     """Copy all artifacts and container images of these locks to the mirror at an address."""
     files: list[WantedFile] = []
     images: dict[str, WantedImage] = {}
+    stop = threading.Event()
     for target, lock in targets:
         origin = Origin(
             private=target.private_hosts(run),
             hosts=target.hosts,
-            ask=ask_over_https(run.environ, console, hosts=target.hosts),
+            ask=ask_over_https(run.environ, console, hosts=target.hosts, stop=stop),
             registry_credentials=functools.partial(target.registry_credentials, run),
         )
         requests = artifact_requests(target.steps)
@@ -40,5 +42,5 @@ def fill_mirror(
             images.setdefault(wanted.key, wanted)
     cache = open_cache(run, console)
     with cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
-        source = Source(cache, parts, run.environ, console)
+        source = Source(cache, parts, run.environ, console, stop)
         return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)

@@ -25,10 +25,10 @@ from imagegen.artifacts.mirror_layout import (
     image_key,
     tarball_path,
 )
+from imagegen.artifacts.parallel import results_of, run_all
 from imagegen.artifacts.registry_client import NotThereError, RegistryClient, clients_for
 from imagegen.errors import ImagegenError, RefusedError
 from imagegen.mirror.image_manifest import Blob, ImageManifest, config_digest, read_manifest
-from imagegen.mirror.parallel import run_all
 from imagegen.mirror.source import Origin, Place, Source
 from imagegen.mirror.tarball import layout_documents, write_tarball
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from imagegen.artifacts.image_lookup import ImageRequest, LockedImage
     from imagegen.providers.storage import FileStore
 
+RESUME_HINT: Final = "finished copies are kept: run it again"
 _UNAUTHORISED: Final = 401
 _LARGEST_DOCUMENT: Final = 8 * 2**20
 
@@ -104,7 +105,8 @@ class ImageCopier:
                 with opener(layer) as file:
                     self._store.put(f"{wanted.folder}/{blob_path(layer.digest)}", file, layer.digest.partition(":")[2])
 
-        run_all(copy_layer, layers, f"copying the layers of {wanted.name}", self._source.console, self._source.stop)
+        label = f"copying the layers of {wanted.name}"
+        results_of(run_all(copy_layer, layers, label, self._source.console, self._source.stop), "files", RESUME_HINT)
         # The documents come last: a folder with them is complete.
         for path, data in reversed({**layout_documents(image), blob_path(wanted.locked.digest): index}.items()):
             self._put_bytes(f"{wanted.folder}/{path}", data)

@@ -19,6 +19,7 @@ from imagegen.plan.model import PlannedSignature
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from imagegen.artifacts.lock import LockedSignature
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.artifacts.signature_request import UsedFiles
     from imagegen.config.model import ImageConfig
@@ -90,16 +91,21 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
     own = override.signer if isinstance(override, PinnedUrl) else None
     if own is None and policy is None:
         return None
-    general = policy.signers if policy else []
     return SignatureRequest(
         artifact=artifact.name,
         used=used,
-        signers=tuple(_rule(signer) for signer in ([own] if own is not None else general)),
+        signers=(_rule(own),) if own is not None else general_signers(config),
         key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY,
         override=artifact.key,
         published="" if artifact.own else _known_unsigned(artifact),
         with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
     )
+
+
+def general_signers(config: ImageConfig) -> tuple[SignerRule, ...]:
+    """Who may sign everything without a signer of its own."""
+    policy = config.artifacts.signatures
+    return tuple(map(_rule, policy.signers)) if policy else ()
 
 
 def _rule(signer: str | Signer) -> SignerRule:
@@ -110,6 +116,11 @@ def _known_unsigned(artifact: ArtifactRequest) -> str:
     """What is known to be unsigned where the artifact is published. Empty: it is signed, or nobody knows."""
     row = table("signers")["published"].get(artifact.key.removeprefix(_OVERRIDES))
     return str(row["what"]) if row and not row["signed"] else ""
+
+
+def find_unsigned(requests: Iterable[ArtifactRequest]) -> list[str]:
+    """The artifacts that nobody signs where they are published: no policy can accept them."""
+    return sorted({request.name for request in requests if not request.own and _known_unsigned(request)})
 
 
 def merge_requests(targets: Iterable[Mapping[str, SignatureRequest]]) -> dict[str, SignatureRequest]:
@@ -183,15 +194,17 @@ def _planned(
         entry = artifacts[name]
         for member in request.used.select(entry.members):
             if one := (entry.signed or {}).get(member):
-                yield (
-                    entry.sha256 if member == WHOLE_FILE else (entry.members or {})[member],
-                    PlannedSignature(
-                        signer=one.signer,
-                        thumbprint=one.thumbprint,
-                        root=one.root.subject,
-                        root_thumbprint=one.root.thumbprint,
-                        timestamp_root=one.timestamp_root.subject if one.timestamp_root else None,
-                        timestamp_root_thumbprint=one.timestamp_root.thumbprint if one.timestamp_root else None,
-                        hidden=None if one.by == "own" else one.by,
-                    ),
-                )
+                yield entry.sha256 if member == WHOLE_FILE else (entry.members or {})[member], planned_signature(one)
+
+
+def planned_signature(found: LockedSignature) -> PlannedSignature:
+    """The signature that the machine must find, if Windows shows it."""
+    return PlannedSignature(
+        signer=found.signer,
+        thumbprint=found.thumbprint,
+        root=found.root.subject,
+        root_thumbprint=found.root.thumbprint,
+        timestamp_root=found.timestamp_root.subject if found.timestamp_root else None,
+        timestamp_root_thumbprint=found.timestamp_root.thumbprint if found.timestamp_root else None,
+        hidden=None if found.by == "own" else found.by,
+    )

@@ -24,7 +24,7 @@ BUNDLE_PATH = r"C:\Windows\Temp\imagegen-bundle.zip"
 ENTRY_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
-CREDENTIALS_PATH = "C:/ProgramData/imagegen/credentials.ps1"
+CREDENTIALS_PATH = "C:/Windows/Temp/imagegen-credentials.ps1"
 REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
 
 _BYPASS = "-ExecutionPolicy Bypass "

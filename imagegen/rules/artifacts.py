@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import pydantic
 
@@ -234,6 +235,35 @@ mirror_idle = simple_rule(
         "leave it out, or leave out an override",
     ),
 )
+
+
+# .NET Framework, in a program that names no version of it, decodes these in the path: ansible/ansible#45188.
+_DECODED: Final = re.compile("%(?:2F|2E|5C)", re.IGNORECASE)
+
+
+@rule(
+    "url-path-decoded",
+    ERROR,
+    "The path of a URL must not have %2F, %2E or %5C",
+    why="Windows PowerShell decodes them before it sends the request, so the builder would download another URL",
+)
+def url_path_decoded(given: RuleInput) -> Iterator[Finding]:
+    urls = [(path, "the path", url) for path, url, _ in _own_artifacts(given)]
+    if mirror := given.config.artifacts.mirror:
+        urls.append((("artifacts", "mirror"), "the path", mirror))
+    for name, step in (given.steps() if given.config.steps_path else {}).items():
+        urls += [
+            (("steps_path",), f"the URL of an artifact of the step {name}", item.url or f"{item.base}/{item.path}")
+            for item in step.meta.artifacts.values()
+            if not any(override in given.config.overrides for override in item.overrides)
+        ]
+    for path, place, url in urls:
+        if found := _DECODED.search(url):
+            yield Finding(
+                path,
+                f'{place} has {found[0]}, for which Windows PowerShell sends "{unquote(found[0])}"',
+                "write a URL without it: on GitLab the number of the project in place of its path, or that of a mirror",
+            )
 
 
 @rule("host-allowed", ERROR, "URLs must be on one of artifacts.allowed_hosts")

@@ -30,10 +30,19 @@ _SHOWN: Final = 20
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What was found of a script's signature. `fault` is empty if the script may be used."""
+    """What was found of a script's signature. `fault` is empty if the script may be used, and follows its name."""
 
     fault: str
     signature: Signature | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyFault:
+    """Why a script has no signed copy that counts."""
+
+    text: str
+    summary: str
+    """The same without the name of the script. Empty: the config has no folder of copies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +51,7 @@ class SignedCopies:
 
     data: Mapping[str, bytes]
     signatures: Mapping[str, Signature]
-    faults: Mapping[str, str]
+    faults: Mapping[str, CopyFault]
 
     def end(self, path: str) -> datetime.datetime | None:
         """When the signature of a script ends with its certificates. None: it has a timestamp, or there is none."""
@@ -65,19 +74,22 @@ def find_copies(scripts: Sequence[ListedScript], folder: Path | None, judge: Jud
     for script in scripts:
         own = (script.path, script.data) if is_signed(script.data) else None
         name, copy = by_text.get(_digest(script.data)) or own or ("", b"")
-        judged = judge(name, copy) if copy else Judged(_absence(script.path, by_path.get(script.path), folder))
+        if not copy:
+            faults[script.path] = _absence(script.path, by_path.get(script.path), folder)
+            continue
+        judged = judge(name, copy)
         if judged.signature is None or judged.fault:
-            faults[script.path] = judged.fault
+            faults[script.path] = _of_copy(name, judged.fault)
         else:
             data[script.path], signatures[script.path] = copy, judged.signature
     return SignedCopies(data, signatures, faults)
 
 
-def reject_unsigned(faults: Mapping[str, str], advice: str) -> None:
+def reject_unsigned(faults: Mapping[str, CopyFault], advice: str) -> None:
     """Scripts without a signature that counts are an error that names each."""
     if not faults:
         return
-    lines = [f"{path}: {fault}" for path, fault in faults.items()]
+    lines = [f"{path}: {fault.text}" for path, fault in faults.items()]
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     raise VerificationError(
         f"{counted(len(lines), 'script')} cannot run under the execution policy AllSigned",
@@ -103,11 +115,20 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(without_signature(data)).hexdigest()
 
 
-def _absence(path: str, found: bytes | None, folder: Path | None) -> str:
-    if folder is None or found is None:
-        return f"{folder} has no signed copy of it" if folder else "it has no signed copy"
+def _of_copy(name: str, fault: str) -> CopyFault:
+    return CopyFault(f"{name} {fault}", f"the copy {fault}")
+
+
+def _absence(path: str, found: bytes | None, folder: Path | None) -> CopyFault:
+    if folder is None:
+        return CopyFault("it has no signed copy", "")
+    if not folder.is_dir():
+        return CopyFault(*[f"the folder {folder} does not exist"] * 2)
+    if found is None:
+        return CopyFault(f"{folder} has no signed copy of it", f"{folder} has no signed copy")
     if not is_signed(found):
-        return f"{folder / path} is not signed"
-    return (
-        f"{folder / path} has another text: it is of another version of imagegen, or was changed before it was signed"
+        return _of_copy(str(folder / path), "is not signed")
+    return _of_copy(
+        str(folder / path),
+        "has another text: it is of another version of imagegen, or was changed before it was signed",
     )

@@ -4,8 +4,9 @@ nothing but the list of public roots."""
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.signature_advice import add_to_roots, advise
 from imagegen.authenticode.model import Verdict
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.signer import nearest, parse_signer
@@ -19,37 +20,51 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
 
-    from imagegen.authenticode.model import Signature, Trust
+    from imagegen.artifacts.crl_use import CrlUse
+    from imagegen.authenticode.model import Signature, Verification
     from imagegen.authenticode.signer import SignerRule
     from imagegen.settle.spec import Spec
     from imagegen.signing.copies import Judge
 
 
-def make_judge(spec: Spec, now: datetime.datetime) -> Judge:
+_ROOTS: Final = "artifacts.signatures.roots"
+
+
+def make_judge(spec: Spec, now: datetime.datetime, crls: CrlUse) -> Judge:
     """The judge of a config's signed scripts. Unless the config lists the only roots, those of the machine count beside
-    the public ones, because it trusts them. Of the CRLs only those in files count: a plan downloads nothing."""
+    the public ones, because it trusts them. The CRLs in files count, and those that were downloaded for this run: a
+    plan downloads nothing."""
     policy, sources = spec.config.artifacts.signatures, trust_sources(spec)
     rules = [parse_signer(one if isinstance(one, str) else one.given()) for one in (policy.signers if policy else ())]
     roots = [one.thumbprint for one in spec.facts.certificates if one.store == ROOT]
     files = [file.data for key, file in spec.own_files.items() if key.startswith("facts.certificates")]
+    crls.add(sources.crl_files)
     trust = load_trust(
         now=now,
         roots=files if sources.roots is None else [sources.roots],
-        crls=sources.crl_files.values(),
+        crls=crls.data.values(),
         public_roots=True if sources.roots is None else None,
     )
-    return lambda name, data: _judge(name, data, trust, rules, roots)
+    add_root = add_to_roots(trust, _ROOTS) if sources.roots is not None else "add it to windows.trusted_roots"
+
+    def judge(name: str, data: bytes) -> Judged:
+        found = verify(io.BytesIO(data), name, trust)
+        crls.note(signature.chain for signature in found.signatures)
+        if found.verdict is Verdict.VALID and found.signature is not None:
+            return _judge_signer(found, found.signature, rules, roots)
+        advice = advise(found, trust, add_root=add_root, other="sign it again")
+        return Judged(f"has an invalid signature: {found.verdict}: {found.reason}; {advice}")
+
+    return judge
 
 
-def _judge(name: str, data: bytes, trust: Trust, rules: Sequence[SignerRule], roots: Sequence[str]) -> Judged:
-    found = verify(io.BytesIO(data), name, trust)
-    if found.verdict is not Verdict.VALID or found.signature is None:
-        return Judged(f"the signature of {name} is {found.verdict}: {found.reason}")
-    signature = found.signature
+def _judge_signer(
+    found: Verification, signature: Signature, rules: Sequence[SignerRule], roots: Sequence[str]
+) -> Judged:
     if found.needs_nested:
-        return Judged(f"the first signature of {name} has a weak digest, and PowerShell sees no other")
+        return Judged("has a first signature with a weak digest, and PowerShell sees no other")
     if fault := _signer_fault(signature, rules) or _root_fault(signature, roots):
-        return Judged(f"{name} is signed by {fault}")
+        return Judged(f"is signed by {fault}")
     return Judged("", signature)
 
 

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.certificates import given_certificate
 from imagegen.documents.own_files import GivenCertificate, OwnFile
 from imagegen.errors import ConfigError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from imagegen.settle.spec import Spec
     from imagegen.signing.copies import SignedCopies
     from imagegen.signing.listing import Sources
+    from imagegen.signing.publishers import LockedDownloads
     from imagegen.steps.evaluate import EvaluatedStep
     from imagegen.steps.model import Step
 
@@ -69,17 +71,21 @@ def copies_folder(spec: Spec) -> Path | None:
     return folder
 
 
-def look_for_copies(scripts: Sequence[ListedScript], spec: Spec) -> SignedCopies:
-    """The signed copies of these scripts as they are now."""
+def look_for_copies(scripts: Sequence[ListedScript], spec: Spec, crls: CrlUse | None = None) -> SignedCopies:
+    """The signed copies of these scripts as they are now. Of the CRLs those in files count, and those of `crls`."""
     now = datetime.datetime.now(datetime.UTC)
-    return find_copies(scripts, copies_folder(spec), make_judge(spec, now))
+    return find_copies(scripts, copies_folder(spec), make_judge(spec, now, CrlUse() if crls is None else crls))
 
 
-def sign_scripts(spec: Spec, steps: Mapping[str, Step], sources: Sources, advice: str) -> SignedScripts:
-    """Take the signed copies. One error names all scripts without a signature that counts."""
-    found = look_for_copies(list_own_scripts(spec, steps, sources, {}), spec)
+def sign_scripts(
+    spec: Spec, steps: Mapping[str, Step], sources: Sources, advice: str, downloads: LockedDownloads, crls: CrlUse
+) -> SignedScripts:
+    """Take the signed copies. One error names all scripts without a signature that counts. The publishers are theirs,
+    and those of the scripts in downloads."""
+    found = look_for_copies(list_own_scripts(spec, steps, sources, {}), spec, crls)
     reject_unsigned(found.faults, advice)
-    publishers = {one.signer.sha1: one.signer for one in found.signatures.values() if one.signer}
+    known = {one.signer.sha1: one.signer for one in found.signatures.values() if one.signer}
+    publishers = downloads.find_publishers(known.values())
     signed = with_publishers(spec, [given_certificate(publishers[sha1]) for sha1 in sorted(publishers)])
     evaluated = tuple(_with_copies(step, found.data) for step in evaluate_steps(signed, steps))
     # PowerShell itself checks the others, when Packer runs them.

@@ -44,6 +44,14 @@ class Draft:
 
 
 @dataclasses.dataclass(frozen=True)
+class GivenText:
+    """A file of the operator's: the config's key that names it, and its name without folders."""
+
+    key: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
 class EvaluatedStep:
     """A step, evaluated for one config and target."""
 
@@ -57,6 +65,8 @@ class EvaluatedStep:
     """Why it is in the plan: `always`, or its `when`."""
     earlier: frozenset[str] = frozenset()
     """All steps that it must follow, directly or through other steps, even steps that are not in the plan."""
+    given: Mapping[str, GivenText] = dataclasses.field(default_factory=dict)
+    """Those of `texts` that the config names, by their paths in the bundle."""
 
 
 def applies(step: Step, context: Mapping[str, object]) -> bool:
@@ -86,6 +96,7 @@ def evaluate_step(
     components = [draft.component for draft in drafts if draft.component]
     requests = _requests(step, visible, overrides, drafts, components, problems)
     texts: dict[str, bytes] = {}
+    given: dict[str, GivenText] = {}
     finished = []
     for draft, seen in drafted:
         own = draft.fields.get("own")
@@ -95,14 +106,17 @@ def evaluate_step(
             is_bundled = "source" in KINDS[draft.kind].model_fields
             finished.append(_with_text(step, draft, seen, texts, problems) if is_bundled else draft)
         elif own in own_files:
-            finished.append(_with_own_file(draft, own_files[own], step, texts))
+            file = own_files[own]
+            finished.append(_with_own_file(draft, file, step, texts))
+            given.setdefault(str(finished[-1].fields["source"]), GivenText(str(own), file.name))
         else:
             message = f"the config has no file {quoted(own)}"
             problems.append(step.resources.problem((*draft.path, "own"), message, nearest(str(own), sorted(own_files))))
         problems += _artifact_problems(step, draft, visible, requests)
     if problems:
         raise ConfigError(f"step {step.name} cannot be used", problems=problems)
-    return EvaluatedStep(step, tuple(finished), texts, requests, tuple(components), step.meta.when or ALWAYS)
+    because = step.meta.when or ALWAYS
+    return EvaluatedStep(step, tuple(finished), texts, requests, tuple(components), because, given=given)
 
 
 def _visible(step: Step, context: Mapping[str, object]) -> dict[str, object]:

@@ -132,17 +132,21 @@ function Get-SignatureFault { [CmdletBinding()] param($Found, $Wanted)
 function Assert-Signature { [CmdletBinding()] param([string]$Path, [string]$Name, [string]$Digest, $Context)
     $wanted = $Context.Signatures[$Digest]
     if ($null -eq $wanted -or $null -ne $wanted.hidden) { return }
-    # Windows knows a script by the extension of its file, and a download has none.
+    # Windows knows a script by the extension of its file, and a download has none. Each copy has its own name, because a virus scanner may keep the last one open. A killed run may have left one.
     $file = $Path
-    if ([System.IO.Path]::GetExtension($Path) -ne [System.IO.Path]::GetExtension($Name)) { $file = "$($Context.Log)\signed$([System.IO.Path]::GetExtension($Name))" }
+    if ([System.IO.Path]::GetExtension($Path) -ne [System.IO.Path]::GetExtension($Name)) { $file = "$($Context.Log)\signed-$Digest$([System.IO.Path]::GetExtension($Name))" }
     try {
-        if ($file -cne $Path) { [System.IO.File]::Copy($Path, $file, $true) }
+        if ($file -cne $Path) { Clear-Tree -Path $file; [System.IO.File]::Copy($Path, $file) }
         $fault = Get-SignatureFault -Found (Get-AuthenticodeSignature -LiteralPath $file -ErrorAction Stop) -Wanted $wanted
         $now = Get-Digest -Path $file
         if ($now -cne $Digest) { $fault = "has the sha256 $now, not $Digest" }
+        if ($null -ne $fault) { throw (Get-Failure -ExitCode 4 -Message "$Name $fault") }
     }
-    finally { if ($file -cne $Path) { [System.IO.File]::Delete($file) } }
-    if ($null -ne $fault) { throw (Get-Failure -ExitCode 4 -Message "$Name $fault") }
+    finally {
+        # A failure here would hide the fault. Sealing deletes what stays.
+        try { if ($file -cne $Path) { Clear-Tree -Path $file } }
+        catch { [System.Console]::Out.WriteLine("$file could not be deleted: $(Get-Cause -ErrorRecord $_)") }
+    }
     $Context.Checked[$Digest] = $true
 }
 
@@ -366,20 +370,23 @@ function Write-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Na
 function Get-UpdatePackage { [CmdletBinding()] param([int[]]$State = @())
     $packages = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\Packages'
     foreach ($name in Get-RegistrySubKey -Key $packages) {
-        if ($State.Count -gt 0 -and $State -notcontains (Get-RegistryData -Key "$packages\$name" -Name 'CurrentState' -Default 0)) { continue }
-        # The name of a cumulative update has no KB number, but its InstallLocation has.
-        $text = "$name $(Get-RegistryData -Key "$packages\$name" -Name 'InstallLocation' -Default '')"
+        # Opened once: a machine that was updated for years has tens of thousands of these keys.
+        $current, $place = Use-RegistryKey -Key "$packages\$name" -Use { param($Opened) $Opened.GetValue('CurrentState', 0), $Opened.GetValue('InstallLocation', '') }
+        if ($State.Count -gt 0 -and $State -notcontains $current) { continue }
         $revision = $null
         $version = [regex]::Match($name, '\APackage_for_RollupFix~.*~\d+\.(\d+)\.')
         if ($version.Success) { $revision = [int]$version.Groups[1].Value }
-        foreach ($kb in Get-SortedText -Text @(foreach ($found in [regex]::Matches($text, 'KB\d+')) { $found.Value })) { [ordered]@{ kb = $kb; ubr = $revision } }
+        # The name of a cumulative update has no KB number, but its InstallLocation has.
+        foreach ($kb in Get-SortedText -Text @(foreach ($found in [regex]::Matches("$name $place", 'KB\d+')) { $found.Value })) { [ordered]@{ kb = $kb; ubr = $revision } }
     }
 }
 
 # Hands the JSON of a file to a block that reads it. One that is missing, or that a killed run damaged, counts as none.
 function Read-Record { [CmdletBinding()] param([string]$Path, [scriptblock]$Read)
     if (-not [System.IO.File]::Exists($Path)) { return }
-    try { & $Read (ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Path))) }
+    # One that cannot be read for a moment is not damaged.
+    $text = Wait-Success -Seconds 5 -Try { [System.IO.File]::ReadAllText($Path) }
+    try { & $Read (ConvertFrom-Json -InputObject $text) }
     catch { return }
 }
 
@@ -436,7 +443,7 @@ function Get-ServiceRecovery { [CmdletBinding()] param([string]$Key)
 function Wait-ServiceState { [CmdletBinding()] param([string]$Name, [string]$State, $Context)
     $service = Get-Service -Name $Name
     $up = $State -eq 'running'
-    # From a pending state Windows neither starts nor stops a service (errors 1056 and 1061).
+    # From a pending state Windows neither starts nor stops a service (errors 1056 and 1061), and one that runs may not accept a stop yet.
     $from = if ($up) { 'Stopped', 'Paused' } else { 'Running', 'Paused' }
     $asked = $false
     while ($true) {
@@ -444,7 +451,7 @@ function Wait-ServiceState { [CmdletBinding()] param([string]$Name, [string]$Sta
         $status = [string]$service.Status
         if ($status -eq $State) { return }
         if ($up -and $asked -and $status -eq 'Stopped') { throw "service $Name started and stopped again" }
-        if (-not $asked -and $from -contains $status) {
+        if (-not $asked -and $from -contains $status -and ($up -or $service.CanStop)) {
             $asked = $true
             if ($up) { $null = $service.Start() }
             else { $null = Stop-Service -Name $Name -Force -NoWait }

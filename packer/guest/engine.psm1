@@ -119,7 +119,9 @@ function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$Pl
         State = @{ Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{} }; Signatures = @{}; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
     foreach ($one in $Plan.signatures.PSObject.Properties) { $session.Signatures[$one.Name] = $one.Value }
-    $downloads = ConvertFrom-Json -InputObject ($utf8.GetString([System.Convert]::FromBase64String($Secrets.DOWNLOADS)))
+    try { $downloads = ConvertFrom-Json -InputObject ($utf8.GetString([System.Convert]::FromBase64String($Secrets.DOWNLOADS))) }
+    # The message of PowerShell quotes the text, which has secrets.
+    catch { throw 'the addresses of private artifacts are not valid JSON in base64' }
     foreach ($one in $Plan.artifacts.PSObject.Properties) {
         $path = "$Root\artifacts\$($one.Value.sha256)"
         # A private artifact has another URL, with a query, and a header for the first host.

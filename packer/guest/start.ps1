@@ -44,11 +44,19 @@ function Protect-Folder { [CmdletBinding()] param([string]$Path)
     if ($LASTEXITCODE -ne 0) { throw "icacls ended with ${LASTEXITCODE}: $($output -join ' ')" }
 }
 
-# Retries, because a virus scanner may hold a file for a moment.
+# Retries, because a virus scanner may hold a file for a moment. A file is overwritten before: the snapshot of a disk also has the blocks of deleted files.
 function Remove-Path { [CmdletBinding()] param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path) -or [System.IO.File]::Exists($Path)) {
-        try { if ([System.IO.File]::Exists($Path)) { [System.IO.File]::Delete($Path) } else { [System.IO.Directory]::Delete($Path, $true) } }
+        try {
+            if ([System.IO.Directory]::Exists($Path)) { [System.IO.Directory]::Delete($Path, $true) }
+            else {
+                $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Write', 'None'
+                try { $null = $stream.Write((New-Object -TypeName 'byte[]' -ArgumentList ([int]$stream.Length)), 0, [int]$stream.Length); $null = $stream.Flush($true) }
+                finally { $stream.Dispose() }
+                [System.IO.File]::Delete($Path)
+            }
+        }
         catch { if ($clock.Elapsed.TotalSeconds -gt 30) { throw } }
         Start-Sleep -Milliseconds 100
     }
@@ -107,13 +115,14 @@ $lock = $null
 # Base64, of nothing and of {}.
 $secrets = @{ REGISTRIES = ''; DOWNLOADS = 'e30=' }
 try {
-    # Credentials of registries and addresses of private artifacts, from Packer's variables: from here on they are only in memory.
-    $file = "$root\credentials.ps1"
-    if ([System.IO.File]::Exists($file)) {
-        foreach ($found in [regex]::Matches([System.IO.File]::ReadAllText($file), 'IMAGEGEN_(REGISTRIES|DOWNLOADS)="([A-Za-z0-9+/=]+)"')) {
-            $secrets[$found.Groups[1].Value] = $found.Groups[2].Value
-        }
+    # Credentials of registries and addresses of private artifacts, from Packer's variables: from here on they are only in memory. On a node, anybody may put a file there.
+    $file = 'C:\Windows\Temp\imagegen-credentials.ps1'
+    if ([System.IO.File]::Exists($file) -and @($args) -notcontains '-Check') {
+        $text = [System.IO.File]::ReadAllText($file)
         Remove-Path -Path $file
+        # Packer sends only the rest, or nothing, if it has to repeat the upload.
+        if ($text -cnotmatch '\A\$env:IMAGEGEN_') { throw 'Packer did not upload all credentials, because the connection was interrupted: start the build again' }
+        foreach ($found in [regex]::Matches($text, 'IMAGEGEN_(REGISTRIES|DOWNLOADS)="([A-Za-z0-9+/=]+)"')) { $secrets[$found.Groups[1].Value] = $found.Groups[2].Value }
     }
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }

@@ -153,16 +153,17 @@ def make_authority(root: Identity, name: str = "O=Example, CN=Example Clock", **
     return issue(name, root, **{"usages": [STAMP], "key_usages": ["digital_signature"], **options})
 
 
-def with_md5(identity: Identity) -> Identity:
-    """The certificate signed again, with MD5, which the program that makes the others refuses. Its issuer needs RSA."""
+def with_digest(identity: Identity, name: str) -> Identity:
+    """The certificate signed again, with MD5 or SHA-1, which the program that makes the others refuses. Its issuer
+    needs RSA."""
     assert identity.issuer
     assert isinstance(identity.issuer.key, rsa.RSAPrivateKey)
     changed = asn1_x509.Certificate.load(identity.der)
-    algorithm = algos.SignedDigestAlgorithm({"algorithm": "md5_rsa"})
+    algorithm = algos.SignedDigestAlgorithm({"algorithm": f"{name}_rsa"})
     changed["tbs_certificate"]["signature"] = algorithm
     changed["signature_algorithm"] = algorithm
     signed = changed["tbs_certificate"].dump(force=True)
-    digest = hashes.MD5()  # noqa: S303 - to see it refused
+    digest = hashes.MD5() if name == "md5" else hashes.SHA1()  # noqa: S303 - to see how they are judged
     changed["signature_value"] = identity.issuer.key.sign(signed, padding.PKCS1v15(), digest)
     return Identity(x509.load_der_x509_certificate(changed.dump(force=True)), identity.key, identity.issuer)
 

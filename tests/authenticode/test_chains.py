@@ -31,7 +31,7 @@ from tests.authenticode.pki import (
     make_signer,
     pki,
     rsa_key,
-    with_md5,
+    with_digest,
 )
 from tests.authenticode.signing import Options, sign_pe
 from tests.authenticode.support import fixture, judge, trust
@@ -304,10 +304,32 @@ def test_many_certificates_are_refused() -> None:
 
 def test_a_certificate_signed_with_md5_is_weak() -> None:
     root = make_root(key=rsa_key())
-    signer = make_signer(with_md5(make_ca(root)))
+    signer = make_signer(with_digest(make_ca(root), "md5"))
     found = judge(sign_pe(fixture("program.exe"), signer), "x.exe", trust(root))
     reason = 'the certificate of "Example Code CA" is signed with MD5'
     assert (found.verdict, found.reason) == (V.WEAK_DIGEST, reason)
+
+
+def test_a_chain_with_sha1_and_short_keys_is_not_weak() -> None:
+    """Nobody can make a second certificate for a digest that exists: old public chains have SHA-1 and RSA 1024."""
+    root = make_root(key=rsa_key(1, 1024))
+    ca = with_digest(make_ca(root, key=rsa_key(2, 1024)), "sha1")
+    signer = with_digest(make_signer(ca, key=rsa_key(3, 1024)), "sha1")
+    found = judge(sign_pe(fixture("program.exe"), signer), "x.exe", trust(root))
+    assert found.verdict is V.VALID
+    assert found.signature
+    assert [(one.digest, one.key) for one in found.signature.chain[:2]] == [("sha1", "RSA 1024")] * 2
+
+
+def test_a_timestamp_with_sha1_counts() -> None:
+    root = make_root(key=rsa_key())
+    clock = with_digest(make_authority(root), "sha1")
+    data = sign_pe(fixture("program.exe"), pki().signer, Options(countersigners=[clock]))
+    found = judge(data, "x.exe", trust(pki().root, root))
+    assert found.verdict is V.VALID
+    assert found.signature
+    assert found.signature.timestamp
+    assert found.signature.timestamp.chain[0].digest == "sha1"
 
 
 def test_pss_signatures_are_verified() -> None:

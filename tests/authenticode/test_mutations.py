@@ -49,6 +49,18 @@ def test_no_change_of_a_protected_byte_is_valid(name: str, run: int) -> None:
     assert found.total() == CHANGES
 
 
+def test_the_text_and_the_streams_are_protected() -> None:
+    """Without the verifier's own parsers, by which the free bytes are computed."""
+    text = fixture("signed.ps1").partition(b"\r\n# SIG # Begin signature block")[0]
+    assert len(text) > 20
+    assert min(_free("signed.ps1"), default=len(text)) >= len(text)
+    package = fixture("signed.msi")
+    # Parts of the summary, of the table of texts and of the cabinet.
+    for content in (b"MSCF", b"ProductVersion", b"Installation Database"):
+        start = package.index(content)
+        assert not _free("signed.msi") & set(range(start, start + len(content)))
+
+
 def test_how_much_is_not_protected() -> None:
     """With a timestamp, the timestamp. In an MSI all that is not in a stream: the header, tables, free sectors, and
     without the extended signature the directory."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from imagegen import loading
+    from imagegen.artifacts.lock import Lock
+    from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.boot.model import Instance
     from imagegen.rehearsal.boot.user_data import Join, UserData
     from imagegen.rehearsal.machine.windows import Machine
@@ -49,14 +51,21 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
     return capture_with_bundle(target, folder, config)[0]
 
 
-def capture_with_bundle(target: str, folder: Path, config: loading.Loaded | None = None) -> tuple[Machine, Bundle]:
-    """As `capture`, with the bundle that made the image."""
+def capture_with_bundle(
+    target: str,
+    folder: Path,
+    config: loading.Loaded | None = None,
+    *,
+    sign: Sign | None = None,
+    lock: Lock | None = None,
+) -> tuple[Machine, Bundle]:
+    """As `capture`, with the bundle that made the image. `sign` signs the stand-ins of the lock."""
     config = config or loaded()
     prepared, spec = prepare_target(config, target), config.specs[target]
-    artifacts = make_artifacts(prepared.steps)
+    artifacts = make_artifacts(prepared.steps, sign)
     accounts = spec.settings.restricted_address_users
     machine = stock_windows(folder, release=spec.config.windows.release, cloud=spec.provider, accounts=accounts)
-    tree = pipeline.render_tree(pipeline.decide(prepared, make_test_lock(config, target)))
+    tree = pipeline.render_tree(pipeline.decide(prepared, lock or make_test_lock(config, target)))
     with tempfile.TemporaryDirectory() as scratch:
         write_tree(tree, Path(scratch) / "tree")
         expected = tree_of.expected_from_tree(Path(scratch) / "tree")

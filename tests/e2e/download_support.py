@@ -28,7 +28,9 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """One answer: `cut` closes the connection after so many bytes of the body, and `drip_s` is the pause after each
-    byte of the body or, with `drips_headers`, of the headers."""
+    byte of the body or, with `drips_headers` and `drips_extension`, of the headers and of a chunk's extension.
+
+    Without Content-Length, the file ends with the connection; with `says_end`, TLS says that this is the end."""
 
     status: int = 200
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -36,6 +38,9 @@ class Answer:
     cut: int | None = None
     drip_s: float = 0.0
     drips_headers: bool = False
+    drips_extension: bytes | None = None
+    """The chunks before it."""
+    says_end: bool = False
 
 
 @dataclasses.dataclass
@@ -83,6 +88,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if answer.drips_headers:
             self._drip(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 10**6, answer.drip_s)
             return
+        if answer.drips_extension is not None:
+            self._drip_extension(answer.drips_extension, answer.drip_s)
+            return
         self.send_response(answer.status)
         headers = {"Content-Length": str(len(answer.body))} | answer.headers
         for key, value in headers.items():
@@ -93,6 +101,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._drip(answer.body, answer.drip_s)
         else:
             self.wfile.write(answer.body[: answer.cut])
+        if answer.says_end:
+            # The client may have closed the connection first.
+            with contextlib.suppress(OSError):
+                self.connection.unwrap()
+
+    def _drip_extension(self, chunks: bytes, pause_s: float) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"5;")
+        self._drip(b"x" * 10**6, pause_s)
 
     def _drip(self, data: bytes, pause_s: float) -> None:
         for byte in data:

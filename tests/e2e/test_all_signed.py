@@ -24,7 +24,15 @@ from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
 from tests.e2e.boot_support import capture_with_bundle
 from tests.e2e.losses_support import Variant, find_losses
-from tests.signing_support import SIGNED, listed, sign_all, signers, write_config
+from tests.signing_support import (
+    SIGNED,
+    listed,
+    make_signed_lock,
+    sign_all,
+    sign_scripts_by,
+    signers,
+    write_config,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +60,32 @@ def make_image(folder: Path, target: str) -> Image:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return make_image(tmp_path_factory.mktemp("image"), "aws")
+
+
+CALICO = "cni: {plugin: calico, mode: vxlan}\nkube_proxy: none\n"
+
+
+def test_a_node_joins_with_the_signed_scripts_of_a_download(tmp_path: Path) -> None:
+    """Calico's services run scripts of its archive, which somebody else has signed than imagegen's."""
+    root, signer = signers().stranger.chain[-1], signers().stranger
+    (tmp_path / "calico.pem").write_bytes(root.pem)
+    sets = (
+        "windows.trusted_roots=[root.pem, calico.pem]",
+        'artifacts.signatures.signers=["CN=Example Inc", "CN=Stranger"]',
+    )
+    config = write_config(tmp_path, CALICO, sets=sets)
+    sign_all(config, "aws")
+    sign = sign_scripts_by(signer)
+    lock = make_signed_lock(config, "aws", sign)
+    machine, bundle = capture_with_bundle("aws", tmp_path / "disk", config, sign=sign, lock=lock)
+    assert machine.certificates.thumbprints(TRUSTED_PUBLISHER) == {signers().signer.read.sha1, signer.read.sha1}
+    booted = boot(describe_image(machine.copy(tmp_path / "copy"), config.specs["aws"], bundle), tmp_path)
+    assert (booted.faults, booted.limits) == ([], ())
+    # Without that publisher, the node has no network.
+    machine.certificates.remove(signer.read.sha1, TRUSTED_PUBLISHER)
+    booted = boot(describe_image(machine, config.specs["aws"], bundle), tmp_path)
+    publisher = "its publisher CN=Stranger is not in the store TrustedPublisher"
+    assert any(publisher in fault for fault in booted.faults if fault.startswith("signed-scripts: ")), booted.faults
 
 
 def boot(image: Image, folder: Path, make_data: Callable[[Join], UserData] = make_user_data) -> Boot:
@@ -89,7 +123,10 @@ def test_one_script_without_its_signature_fails_the_boot(image: Image, tmp_path:
 
 LOSSES = {
     ("Root", signers().root): "build: failed: step trust, resource trust/certificate:TrustedPublisher",
-    ("TrustedPublisher", signers().signer): "build: failed: ",
+    ("TrustedPublisher", signers().signer): (
+        r"build: failed: C:\ProgramData\imagegen\bundle\engine.psm1 cannot be loaded: its publisher CN=Example Inc, "
+        "O=Example Inc is not in the store TrustedPublisher"
+    ),
 }
 
 

@@ -5,6 +5,7 @@ docs/trust.md has a row for each of these tests.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
@@ -20,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts import connection, download, registry
+from imagegen.artifacts import arrival, connection, download, registry
 from imagegen.artifacts.cache import Cache
+from imagegen.artifacts.credentials import Address
 from imagegen.artifacts.lock import LockedArtifact
 from imagegen.artifacts.lookup import Sources, lock_artifacts
 from imagegen.artifacts.registry import ask_over_https
@@ -135,14 +137,40 @@ CASES = {
         [FIRST, part(1000, len(DATA) + 1)] * 6,
         f"the server first said that the file has {len(DATA)} bytes, and then {len(DATA) + 1}",
     ),
+    "slow drip of a chunk's extension": Case(
+        [Answer(drips_extension=b"2\r\nMZ\r\n", drip_s=0.05)], "no bytes arrived within 0.2 s", forever=True
+    ),
+    "slow drip of the first chunk's extension": Case(
+        [Answer(drips_extension=b"", drip_s=0.05)], "no bytes arrived within 0.2 s", forever=True
+    ),
+    "a total of many digits": Case(
+        [FIRST, Answer(206, {**TAG, "Content-Range": f"bytes 1000-1999/{'9' * 5000}"}, DATA[1000:])] * 6,
+        "the server sent another range than requested",
+    ),
+    "a range of many digits": Case(
+        [FIRST, Answer(206, {**TAG, "Content-Range": f"bytes {'9' * 5000}-1999/{len(DATA)}"}, DATA[1000:])] * 6,
+        "the server sent another range than requested",
+    ),
+    "a Content-Length of many digits": Case(
+        [Answer(body=DATA, headers={"Content-Length": "9" * 5000})], "could not be downloaded", forever=True
+    ),
+    "a 206 without ETag": Case(
+        [FIRST, Answer(206, {"Content-Range": f"bytes 1000-{len(DATA) - 1}/{len(DATA)}"}, DATA[1000:])] * 6,
+        "the server does not say of which version of the file it sent the rest",
+    ),
+    "truncation without a Content-Length": Case(
+        [Answer(body=DATA, headers={"Content-Length": ""})], "the connection was cut before the end", forever=True
+    ),
     "no range": Case([FIRST, Answer(206, TAG, DATA[1000:])] * 6, "the server sent another range than requested"),
     "416": Case([FIRST, Answer(416)] * 6, "the server responded with status 416"),
     "another ETag within one file": Case(
         [FIRST, part(1000, len(DATA), '"two"')] * 6, "the file changed on the server during the download"
     ),
-    "truncation": Case([Answer(body=DATA, cut=1000)], "peer closed connection", forever=True),
+    "truncation": Case([Answer(body=DATA, cut=1000)], "the connection was cut before the end", forever=True),
     "a Content-Length that is too large": Case(
-        [Answer(body=DATA, headers={"Content-Length": str(len(DATA) + 1)})], "peer closed connection", forever=True
+        [Answer(body=DATA, headers={"Content-Length": str(len(DATA) + 1)})],
+        "the connection was cut before the end",
+        forever=True,
     ),
     "compressed": Case(
         [Answer(body=DATA, headers={"Content-Encoding": "gzip"})],
@@ -164,7 +192,7 @@ def test_a_server_that_misbehaves_is_refused_by_name(
     case, port = CASES[name], server.url.rpartition(":")[2]
     if any(answer.drip_s for answer in case.answers):
         # What takes minutes takes a moment. Any other server has its time, however busy this machine is.
-        monkeypatch.setattr(download, "PACE_S", 0.2)
+        monkeypatch.setattr(arrival, "PACE_S", 0.2)
         monkeypatch.setattr(connection, "RESPONSE_TIMEOUT_S", 0.3)
     server.answers = [*case.answers]
     server.forever = case.answers[0] if case.forever else None
@@ -183,6 +211,69 @@ def left_in(cache: Cache) -> list[str]:
     web_page = hashlib.sha256(CASES["a login page"].answers[0].body).hexdigest()
     files = [path.name for path in cache.folder.rglob("*") if path.is_file() and path.parent.name != "urls"]
     return [name for name in files if name != web_page]
+
+
+def test_a_file_without_a_content_length_is_whole_if_its_connection_says_so(server: Server, cache: Cache) -> None:
+    server.answers = [Answer(body=DATA, headers={"Content-Length": ""}, says_end=True)]
+    assert lock(server, cache).sha256 == SHA256
+
+
+def test_a_stalled_download_ends_at_once_when_the_run_ends(server: Server, tmp_path: Path) -> None:
+    """Not when a timeout of minutes is over."""
+    stop, server.forever = threading.Event(), Answer(body=DATA, drip_s=BOUND_S)
+    timer = threading.Timer(0.3, stop.set)
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(concurrent.futures.CancelledError):
+        server.fetch(tmp_path / "tool.exe", stop=stop)
+    timer.join()
+    assert time.monotonic() - began < BOUND_S / 2
+
+
+@pytest.mark.parametrize("answer", [Answer(body=DATA, drip_s=BOUND_S), Answer(503)], ids=["stalled", "retried"])
+def test_a_question_to_a_registry_ends_at_once_when_the_run_ends(
+    server: Server, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    monkeypatch.setattr(registry, "PAUSES_S", (BOUND_S,))
+    stop, server.forever = threading.Event(), answer
+    timer = threading.Timer(0.3, stop.set)
+    timer.start()
+    began = time.monotonic()
+    ask = ask_over_https({"SSL_CERT_FILE": server.ca}, Console(io.StringIO(), plain=True), stop=stop)
+    with pytest.raises(concurrent.futures.CancelledError):
+        ask(f"{server.url}/v2/", {}, "")
+    timer.join()
+    assert time.monotonic() - began < BOUND_S / 2
+
+
+@pytest.mark.parametrize(
+    ("location", "path", "recorded"),
+    [
+        ("/moved/tool.exe?sig=secret#f", "/moved/tool.exe?sig=secret", "PLACE/moved/tool.exe"),
+        ("/a b/t\u00f6\u00f6l.exe", "/a%20b/t%C3%B6%C3%B6l.exe", "PLACE/a%20b/t%C3%B6%C3%B6l.exe"),
+        ("/tool.exe?again", "/tool.exe?again", None),
+        (f"/{'x' * 3000}", f"/{'x' * 3000}", None),
+    ],
+    ids=["a query", "other characters", "the same path", "too long"],
+)
+def test_a_lock_says_where_a_url_redirects(
+    server: Server, cache: Cache, location: str, path: str, recorded: str | None
+) -> None:
+    """Without what may be a secret. Nothing downloads from there, and the cache has it for the next lock."""
+    server.answers = [moved(location), Answer(body=DATA, headers=TAG)]
+    expected = recorded and recorded.replace("PLACE", server.url)
+    first = lock(server, cache)
+    assert (first.url, first.redirected_to, first.sha256) == (f"{server.url}/tool.exe", expected, SHA256)
+    assert [asked for asked, _ in server.asked] == ["/tool.exe", path]
+    assert "secret" not in "".join(file.read_text() for file in (cache.folder / "urls").iterdir())
+    server.answers = [moved("/elsewhere"), Answer(304)]
+    assert lock(server, cache).redirected_to == f"{server.url}/elsewhere"
+    assert lock(server, cache, sha256=SHA256).redirected_to == expected, "from the cache"
+
+
+def test_the_redirect_of_a_private_file_is_not_recorded(server: Server, tmp_path: Path) -> None:
+    server.answers = [moved("/secret/tool.exe"), Answer(body=DATA)]
+    assert server.fetch(tmp_path / "x", address=lambda: Address(f"{server.url}/tool.exe")).redirected_to == ""
 
 
 @pytest.mark.parametrize("sha256", ["cd" * 32, None])
@@ -241,9 +332,15 @@ def test_a_published_digest_on_a_denied_host_is_not_read(server: Server, cache: 
         lock(server, cache, DENIED, digest=digest)
 
 
-def test_a_slow_published_digest_is_refused(server: Server, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "dripping",
+    [Answer(body=SHA256.encode() * 100, drip_s=0.02), Answer(drips_extension=b"1\r\na\r\n", drip_s=0.02)],
+    ids=["bytes", "extension"],
+)
+def test_a_slow_published_digest_is_refused(
+    server: Server, cache: Cache, monkeypatch: pytest.MonkeyPatch, dripping: Answer
+) -> None:
     monkeypatch.setattr(registry, "ANSWER_TIMEOUT_S", 0.2)
-    dripping = Answer(body=SHA256.encode() * 100, drip_s=0.02)
     server.answers = [Answer(body=DATA), dripping, dripping, dripping]
     digest = PublishedDigest(f"{server.url}/tool.exe.sha256", required=True)
     with pytest.raises(VerificationError, match=r"cannot be read: it did not arrive within 0\.2 s"):
@@ -259,9 +356,9 @@ from imagegen.artifacts.lookup import Sources, lock_artifacts
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.console import Console
-url, ca, folder = sys.argv[1:]
+url, ca, folder, limit = sys.argv[1:]
 environ, console = {"SSL_CERT_FILE": ca}, Console(sys.stderr, plain=True)
-cache = Cache(Path(folder), 2**30, console.warn)
+cache = Cache(Path(folder), int(limit), console.warn)
 sources = Sources(environ=environ, cache=cache, ask=ask_over_https(environ, console), console=console)
 names = [f"tool-{number}" for number in range(8)]
 requests = {name: ArtifactRequest(name, f"{url}/{name}", None, "file", "", f"{url}/{name}") for name in names}
@@ -270,8 +367,8 @@ print(*sorted({artifact.sha256 for artifact in lock_artifacts(requests, None, so
 
 
 @contextlib.contextmanager
-def locking(server: Server, cache: Cache) -> Iterator[subprocess.Popen[str]]:
-    argv = [sys.executable, "-c", PROCESS, server.url, server.ca, str(cache.folder)]
+def locking(server: Server, cache: Cache, limit: int = 2**30) -> Iterator[subprocess.Popen[str]]:
+    argv = [sys.executable, "-c", PROCESS, server.url, server.ca, str(cache.folder), str(limit)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603 - ourselves
     try:
         yield process
@@ -280,13 +377,16 @@ def locking(server: Server, cache: Cache) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_two_locks_use_one_cache_at_the_same_time(server: Server, cache: Cache) -> None:
+@pytest.mark.parametrize("limit", [2**30, 0])
+def test_two_locks_use_one_cache_at_the_same_time(server: Server, cache: Cache, limit: int) -> None:
+    """With a limit of nothing, each removes at once what neither of them holds."""
     server.forever = Answer(body=DATA, headers=TAG)
-    with locking(server, cache) as one, locking(server, cache) as two:
+    with locking(server, cache, limit) as one, locking(server, cache, limit) as two:
         ended = [process.communicate(timeout=60) for process in (one, two)]
     assert [out for out, _ in ended] == [f"{SHA256}\n"] * 2, ended
-    assert [one.sha256 for one in cache.files()] == [SHA256]
-    assert cache.verify([SHA256]) == {SHA256}
+    left = [SHA256] if limit else []
+    assert [one.sha256 for one in cache.files()] == left
+    assert cache.verify([SHA256]) == {*left}
 
 
 def test_a_killed_lock_leaves_nothing_that_counts(server: Server, cache: Cache) -> None:

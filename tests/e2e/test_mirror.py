@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.rehearsal.sandbox import Sandbox
+    from imagegen.rehearsal.sandbox import Sandbox, SandboxSetup
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 
@@ -113,6 +113,19 @@ def _closed(folder: Path, own_urls: Mapping[str, str]) -> Path:
     )
 
 
+def _refuse_other_bytes(closed: Path, setup: SandboxSetup, folder: Path) -> None:
+    """A mirror that serves another file, with a lock that knows the published one. No digest of it is published."""
+    lock = read_lock(closed.with_name("closed.lock.json"))
+    assert lock is not None
+    public = lock.artifacts["cloudbase-init"].url
+    place = f"{MIRROR}/{public.removeprefix('https://')}"
+    changed = dataclasses.replace(setup, artifacts={**setup.artifacts, place: setup.artifacts[place] + b"x"})
+    with sandbox_of(changed, folder) as sandbox:
+        refused = _run(sandbox, folder, "lock", closed)
+    assert refused.returncode == ExitCode.VERIFICATION, refused.stderr
+    assert f"cloudbase-init: {place} has other bytes than {public}, which is locked: sha256" in refused.stderr
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_closed_network_builds_and_boots_from_its_mirror(runtime: str, tmp_path: Path) -> None:
     mirror = tmp_path / "mirror"
@@ -130,6 +143,7 @@ def test_a_closed_network_builds_and_boots_from_its_mirror(runtime: str, tmp_pat
     loaded = load_today(closed)
     setup = dataclasses.replace(setup_of("aws", tmp_path / "out", loaded), artifacts=_served(mirror))
     assert (setup.images, setup.mirrors, setup.registry_credentials) == ([], [], {})
+    _refuse_other_bytes(closed, setup, tmp_path)
     with sandbox_of(setup, tmp_path) as sandbox:
         words = ("build", closed, "--target", "aws", "--no-publish", "--out", tmp_path / "out", "--format", "json")
         done = _run(sandbox, tmp_path, *words)

@@ -80,6 +80,7 @@ net.ipaddress: Parse/1
 net.securityprotocoltype: Tls12
 net.webproxy
 net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
+runtime.interopservices.comexception
 security.accesscontrol.accesscontrolsections
 security.accesscontrol.registryrights
 security.accesscontrol.registrysecurity

@@ -62,9 +62,8 @@ class Node:
         return node
 
 
-def _copied(data: bytes) -> list[Node]:
+def _copied(tree: tree_sitter.Tree, data: bytes) -> list[Node]:
     """The nodes of the text, each before its children."""
-    tree = tree_sitter.Parser(_LANGUAGE).parse(data)
     cursor, has_error = tree.walk(), tree.root_node.has_error
     nodes: list[Node] = []
     parent: Node | None = None
@@ -138,12 +137,27 @@ class Script:
         self.path = path
         self.data = data
         self.imported = dict(imported or {})
-        nodes = _copied(data)
-        self.root = nodes[0]
-        self.wrong = [node for node in nodes if node.wrong]
-        self._of_type: dict[str, list[Node]] = collections.defaultdict(list)
-        for node in nodes:
-            self._of_type[node.type].append(node)
+        self._tree = tree_sitter.Parser(_LANGUAGE).parse(data)
+
+    @functools.cached_property
+    def _nodes(self) -> list[Node]:
+        """Copied when a check asks: many need no more than the text, and that it has no error."""
+        return _copied(self._tree, self.data)
+
+    @functools.cached_property
+    def root(self) -> Node:
+        return self._nodes[0]
+
+    @functools.cached_property
+    def wrong(self) -> list[Node]:
+        return [node for node in self._nodes if node.wrong] if self._tree.root_node.has_error else []
+
+    @functools.cached_property
+    def _of_type(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = collections.defaultdict(list)
+        for node in self._nodes:
+            found[node.type].append(node)
+        return found
 
     @property
     def file_name(self) -> str:

@@ -9,6 +9,12 @@ from tests.powershell.standing import handed_to, in_order, only_where, tried
 from tests.unit.test_docs_faults import rows
 
 GUEST = "packer/guest"
+ENTRY, CERTIFICATE = f"{GUEST}/start.ps1", f"{GUEST}/kinds/certificate.ps1"
+POD_NETWORK = "ansible-win/roles/cni/files/set-pod-network.ps1"
+RESET_NODE, PLUGIN = (
+    "ansible-win/roles/kubernetes/files/reset-node.ps1",
+    "ansible-win/roles/gmsa/files/register-plugin.ps1",
+)
 LOGS, UPDATES = f"{GUEST}/logs.ps1", "ansible-win/roles/updates/files/install-updates.ps1"
 COMMON, SEAL, BOOTSTRAP = f"{GUEST}/common.psm1", f"{GUEST}/seal.psm1", "packer/aws/bootstrap.ps1"
 ACL, FIREWALL = f"{GUEST}/kinds/acl.ps1", f"{GUEST}/kinds/firewall.ps1"
@@ -31,7 +37,7 @@ NOT_GENERALISED = "(Get-ImageState) -ne $script:Generalised"
 NO_SETUP_LOG = '[System.Console]::Out.WriteLine("the setup logs cannot be read: '
 LOGON_IS_ON = "-notin '', '0') { throw 'AutoAdminLogon is on' }"
 LOGON_IS_COMPLETE = "[string](Get-RegistryData -Key $logon -Name 'DefaultPassword') -ne ''"
-MAY_ASK = "-not $asked -and $from -contains $status"
+MAY_ASK = "-not $asked -and $from -contains $status -and ($up -or $service.CanStop)"
 FROM_STATES = "$from = if ($up) { 'Stopped', 'Paused' } else { 'Running', 'Paused' }"
 DIED = "if ($up -and $asked -and $status -eq 'Stopped') { throw"
 AWAIT_STOPPED = "if ([string]$service.Status -eq 'StopPending') { $service.WaitForStatus('Stopped', $limit) }"
@@ -47,6 +53,24 @@ REMOVE_ALL = f"{ICACLS} '/remove:g', \"*$sid\""
 GRANT_AGAIN = f"{ICACLS} '/grant:r', \"*${{sid}}:$inherit$($letters[$wanted[0].rights])\""
 PARTIAL = "$inherits -and ([int]$rule.InheritanceFlags -ne 3 -or [int]$rule.PropagationFlags -ne 0)"
 SAY_FLAGS = '$rights = "$rights ($($rule.InheritanceFlags); $($rule.PropagationFlags))"'
+OWN_NAME = '{ $file = "$($Context.Log)\\signed-$Digest$([System.IO.Path]::GetExtension($Name))" }'
+CLEAR_COPY = "if ($file -cne $Path) { Clear-Tree -Path $file }"
+SIGNATURE_FAULT = 'throw (Get-Failure -ExitCode 4 -Message "$Name $fault")'
+CHECK_SCRIPT = "Assert-Signature -Path ([System.IO.Path]::Combine($Context.Bundle, $script.Name"
+READ_RECORD = "[System.IO.File]::ReadAllText($Path)"
+WAIT_RECORD = f"$text = Wait-Success -Seconds 5 -Try {{ {READ_RECORD} }}"
+OPEN_ALONE = "$stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Write', 'None'"
+OVERWRITE = "$null = $stream.Write((New-Object -TypeName 'byte[]' -ArgumentList ([int]$stream.Length)), 0,"
+FLUSH = "$null = $stream.Flush($true)"
+READ_SECRETS = "$text = [System.IO.File]::ReadAllText($file)"
+CUT_OFF = "if ($text -cnotmatch '\\A\\$env:IMAGEGEN_') { throw 'Packer did not upload all credentials,"
+MAY_READ = "[System.IO.File]::Exists($file) -and @($args) -notcontains '-Check'"
+START_NSSM = "if ($value) { $null = (Get-Service -Name $name).Start() }"
+AWAIT_STOP = "Wait-ServiceState -Name $name -State 'stopped' -Context $context"
+REMOVE_NETWORK = (
+    "Where-Object -FilterScript { $_ -and $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork"
+)
+HAS_ENTRIES = "$before.IndexOf('D:', [System.StringComparison]::Ordinal) -ge 0 -and (Get-Acl"
 
 MENDS = (
     Mend(
@@ -166,6 +190,7 @@ MENDS = (
         (
             ("else { 'Running', 'Paused' }", "else { 'Running', 'StartPending' }"),
             (f"if ({MAY_ASK})", "if ($from -contains $status)"),
+            (" -and ($up -or $service.CanStop)) {", ") {"),
             ("            $asked = $true\n", ""),
             (DIED, "if ($up -and $status -eq 'Stopped') { throw"),
         ),
@@ -263,6 +288,86 @@ MENDS = (
         BOOTSTRAP,
         (in_order("-Action Allow -Protocol TCP -LocalPort 5986 -ErrorAction Stop"),),
         (("-LocalPort 5986 -ErrorAction Stop", "-LocalPort 5986"),),
+    ),
+    Mend(
+        "P14-a-copy-for-the-check-has-its-own-name-and-hides-no-fault",
+        COMMON,
+        (
+            in_order(OWN_NAME, "Clear-Tree -Path $file; [System.IO.File]::Copy($Path, $file)"),
+            tried(SIGNATURE_FAULT, within="Assert-Signature", at_last=CLEAR_COPY),
+            tried(CLEAR_COPY, within="Assert-Signature", catch="could not be deleted: "),
+        ),
+        (
+            ("signed-$Digest$(", "signed$("),
+            ("Clear-Tree -Path $file; ", ""),
+            (
+                f"        if ($null -ne $fault) {{ {SIGNATURE_FAULT} }}\n    }}\n    finally {{",
+                f"    }}\n    finally {{\n        if ($null -ne $fault) {{ {SIGNATURE_FAULT} }}",
+            ),
+            (f"        try {{ {CLEAR_COPY} }}\n        catch {{", f"        {CLEAR_COPY}\n        if ($false) {{"),
+        ),
+    ),
+    Mend(
+        "P15-scripts-are-checked-before-their-publisher-is-trusted",
+        CERTIFICATE,
+        (
+            in_order("foreach ($script in $Context.Files.PSObject.Properties) {", "$null = $store.Add($certificate)"),
+            in_order(CHECK_SCRIPT),
+        ),
+        (
+            ("foreach ($script in $Context.Files.PSObject.Properties) {", "foreach ($script in @()) {"),
+            (CHECK_SCRIPT, CHECK_SCRIPT.replace("Assert-Signature", "Test-Path")),
+        ),
+    ),
+    Mend(
+        "P16-credentials-are-whole-and-overwritten",
+        ENTRY,
+        (
+            in_order(READ_SECRETS, "Remove-Path -Path $file", CUT_OFF, "$secrets[$found.Groups[1].Value] ="),
+            only_where(MAY_READ, READ_SECRETS),
+            in_order(OVERWRITE, FLUSH, within="Remove-Path"),
+            in_order(OPEN_ALONE, "[System.IO.File]::Delete($Path)", within="Remove-Path"),
+        ),
+        (
+            (CUT_OFF, CUT_OFF.replace("throw '", "$null = '")),
+            (f"if ({MAY_READ}) {{", "if ([System.IO.File]::Exists($file)) {"),
+            (OVERWRITE, "$null = @("),
+            (FLUSH, "$null = $stream.Flush()"),
+            (OPEN_ALONE, OPEN_ALONE.replace("'Open', 'Write'", "'Create', 'Write'")),
+        ),
+    ),
+    Mend(
+        "P17-a-record-that-is-held-for-a-moment-is-read-again",
+        COMMON,
+        (
+            handed_to("Wait-Success -Seconds 5 -Try {", READ_RECORD, within="Read-Record"),
+            in_order(WAIT_RECORD, "& $Read (ConvertFrom-Json -InputObject $text)", within="Read-Record"),
+        ),
+        ((WAIT_RECORD, f"$text = {READ_RECORD}"),),
+    ),
+    Mend(
+        "P18-a-service-under-nssm-may-end-its-program",
+        POD_NETWORK,
+        (in_order("Set-Service -Name $name", AWAIT_STOP, START_NSSM, within="Start-NodeService"),),
+        ((START_NSSM, "if ($value) { Start-Service -Name $name }"), (AWAIT_STOP, "Stop-Service -Name $name -Force")),
+    ),
+    Mend(
+        "P18-a-network-that-stays-ends-the-reset",
+        RESET_NODE,
+        (in_order(f"{REMOVE_NETWORK} -ErrorAction Stop"),),
+        ((f"{REMOVE_NETWORK} -ErrorAction Stop", REMOVE_NETWORK), ("{ $_ -and $_.Type", "{ $_.Type")),
+    ),
+    Mend(
+        "P18-what-a-plugins-key-had-is-kept-whole",
+        PLUGIN,
+        (
+            in_order("Write-TextFile -Path $script:Saved -Text $before", "Set-Access -Text 'O:BA'"),
+            in_order(HAS_ENTRIES, within="Restore-Access"),
+        ),
+        (
+            ("Write-TextFile -Path $script:Saved -Text $before", "[IO.File]::WriteAllText($script:Saved, $before)"),
+            (HAS_ENTRIES, "(Get-Acl"),
+        ),
     ),
 )
 

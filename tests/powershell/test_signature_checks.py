@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 COMMON, ENGINE = "packer/guest/common.psm1", "packer/guest/engine.psm1"
 PACKAGE, CERTIFICATE = "packer/guest/kinds/package.ps1", "packer/guest/kinds/certificate.ps1"
+SCRIPT_KIND = "packer/guest/kinds/script.ps1"
 ASSERT, FAULT = "Assert-Signature", "Get-SignatureFault"
 
 CHECK_COPY = "Assert-Signature -Path $From -Name $To -Digest $Digest -Context $Context"
@@ -41,6 +42,7 @@ CHECK_SCRIPT = (
     "Assert-Signature -Path ([System.IO.Path]::Combine($Context.Bundle, $script.Name.Replace('/', '\\'))) "
     "-Name $script.Name -Digest $script.Value -Context $Context"
 )
+CHECK_OWN_SCRIPT = "Assert-Signature -Path $file -Name $Resource.source -Digest $Resource.sha256 -Context $Context"
 NOT_PUBLISHER = "if ($Resource.store -cne 'TrustedPublisher') { return }"
 OTHER_SIGNER = "if ($null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) { continue }"
 FOR_SCRIPTS = "foreach ($script in $Context.Files.PSObject.Properties) {"
@@ -80,6 +82,16 @@ CHECKS = (
             (f"        {CHECK_PACKAGE}\n", ""),
             (CHECK_PACKAGE, f"if ($null -eq $Resource.product) {{ {CHECK_PACKAGE} }}"),
             ("([System.IO.Path]::GetFileName($Context.Artifact))", "$Resource.artifact"),
+        ),
+    ),
+    Mend(
+        "a-script-of-the-operators-is-checked-before-it-runs",
+        SCRIPT_KIND,
+        (in_order(CHECK_OWN_SCRIPT, "$ran = Invoke-Native -FilePath"),),
+        (
+            (f"        {CHECK_OWN_SCRIPT}\n", ""),
+            (CHECK_OWN_SCRIPT, f"if ($null -eq $Resource.name) {{ {CHECK_OWN_SCRIPT} }}"),
+            ("-Digest $Resource.sha256", "-Digest $Resource.name"),
         ),
     ),
     Mend(

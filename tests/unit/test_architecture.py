@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resources": set(),
     "certificates": {"authenticode", "documents", "errors"},
     "signing": {
-        "resources",
+        *("artifacts", "contents", "providers", "resources"),
         *("authenticode", "certificates", "documents", "errors", "files", "lines", "plan", "settle"),
     },
     "artifacts": {"authenticode", "errors", "files", "hosts", "lines", "resources", "signals"},
@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("render", "resources"),
     },
     "mirror": {
-        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources", "signals"),
+        *("artifacts", "errors", "files", "hosts", "lines", "locking", "plan", "providers", "resources"),
     },
     "attest": {"artifacts", "build", "catalog", "errors", "files", "lines", "manifest", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
@@ -77,9 +77,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("certificates", "config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle"),
         "steps",
     },
-    "locking": {"artifacts", "build", "errors", "files", "lines", "plan"},
+    "locking": {"artifacts", "build", "errors", "files", "lines", "plan", "signing"},
     "pipeline": {
-        *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "hosts", "imagegen"),
+        *("artifacts", "build", "canonical", "console", "doctor", "errors", "files", "hosts", "imagegen"),
         *("leftovers", "loading", "locking", "manifest", "plan", "providers", "render", "settle", "signing", "steps"),
     },
     "samples": {"catalog", "errors", "files", "providers", "templating"},
@@ -144,13 +144,20 @@ LAZY = {
     ("imagegen.loading", "imagegen.plan.context"),
     ("imagegen.loading", "imagegen.certificates"),
     ("imagegen.pipeline", "imagegen.signing.own"),
+    ("imagegen.pipeline", "imagegen.signing.publishers"),
+    ("imagegen.signing.config_files", "imagegen.artifacts.signatures"),
+    ("imagegen.signing.config_files", "imagegen.authenticode.trust"),
     ("imagegen.cli.verbs.samples", "imagegen.signing.own"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
     ("imagegen.loading", "imagegen.plan.signatures"),
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
-    *(("imagegen.rules.signatures", f"imagegen.authenticode.{name}") for name in ("errors", "revocation", "trust")),
+    *(
+        ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
+        for name in ("certificates", "errors", "revocation", "root_list", "trust")
+    ),
+    ("imagegen.artifacts.crl_use", "imagegen.authenticode.revocation"),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
     ("imagegen.artifacts.lookup", "imagegen.artifacts.signatures"),

@@ -1,11 +1,16 @@
 """`imagegen build`: the whole pipeline, in the cloud or against its stand-ins."""
 
+import dataclasses
 from pathlib import Path
 
 import click
 
 from imagegen import loading, pipeline
+from imagegen.artifacts.crl_use import CrlUse
+from imagegen.artifacts.lock import StoredLock
+from imagegen.build.packer import OnError
 from imagegen.cli import arguments, options
+from imagegen.console import Console
 from imagegen.loading import ConfigRequest
 from imagegen.manifest.model import ImageManifest
 from imagegen.pipeline import PreparedTarget
@@ -87,19 +92,65 @@ def build(
     flags = arguments.list_flags({"--no-publish": no_publish, "--rebuild": rebuild, "--quiet": quiet}, on_error)
     arguments.check_lock_options(lock_file, frozen=frozen, rehearse=rehearse)
 
-    def process(one: PreparedTarget) -> ImageManifest:
-        if rehearse:
+    if rehearse:
+
+        def process(one: PreparedTarget) -> ImageManifest:
             return arguments.rehearse_build(request, one.name, out, labels, flags, faults, console, boot=not no_boot)
-        return pipeline.build_and_publish(
-            one,
-            lock_file=arguments.find_lock_file(config, lock_file, labels),
-            out=out,
-            run=arguments.make_run_facts(labels),
-            console=console,
-            rebuild=rebuild,
-            with_publish=not no_publish,
-            on_error=on_failure,
-            frozen=frozen,
+
+        arguments.process_targets(targets, process, form)
+        return
+    builds = _Builds(
+        *(config, lock_file, labels, out, console, on_failure),
+        rebuild=rebuild,
+        with_publish=not no_publish,
+        frozen=frozen,
+    )
+    arguments.process_targets(targets, builds.build, form, builds.prepare)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Builds:
+    """The builds of one command."""
+
+    config: Path
+    lock_file: Path | None
+    labels: tuple[str, ...]
+    out: Path
+    console: Console
+    on_failure: OnError
+    rebuild: bool
+    with_publish: bool
+    frozen: bool
+    locks: list[StoredLock] = dataclasses.field(default_factory=list)
+    """After each of several targets that can be built."""
+    crls: CrlUse = dataclasses.field(default_factory=CrlUse)
+
+    def prepare(self, target: PreparedTarget) -> None:
+        """Before the first of several builds, so that all of them record the same lock."""
+        self.locks.append(
+            pipeline.check_and_lock(
+                target,
+                arguments.find_lock_file(self.config, self.lock_file, self.labels),
+                run=arguments.make_run_facts(self.labels),
+                console=self.console,
+                with_publish=self.with_publish,
+                frozen=self.frozen,
+                crls=self.crls,
+            )
         )
 
-    arguments.process_targets(targets, process, form)
+    def build(self, target: PreparedTarget) -> ImageManifest:
+        return pipeline.build_and_publish(
+            target,
+            lock_file=arguments.find_lock_file(self.config, self.lock_file, self.labels),
+            out=self.out,
+            run=arguments.make_run_facts(self.labels),
+            console=self.console,
+            rebuild=self.rebuild,
+            with_publish=self.with_publish,
+            on_error=self.on_failure,
+            frozen=self.frozen,
+            # The last one has the entries of all targets.
+            stored=self.locks[-1] if self.locks else None,
+            crls=self.crls,
+        )

@@ -69,6 +69,7 @@ def lock(
         _print(locking.upgrade(targets, file, names, run=run, console=console), form)
     else:
         (locking.verify_frozen if frozen else locking.look_up)(targets, file, run=run, console=console)
+        locking.tell_unsigned(targets, console)
         print_as(form, {"lock": str(file)}, [str(file)])
 
 

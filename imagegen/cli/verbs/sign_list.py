@@ -1,12 +1,12 @@
 """`imagegen sign-list`: the scripts of an image to sign, for machines that run only signed ones."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from imagegen import pipeline
 from imagegen.cli import options
 from imagegen.cli.arguments import choose_targets
 from imagegen.cli.output import print_as
@@ -18,6 +18,7 @@ from imagegen.signing.block import is_signed, without_signature
 from imagegen.signing.copies import SignedCopies
 from imagegen.signing.listing import ListedScript
 from imagegen.signing.own import list_own_scripts, look_for_copies
+from imagegen.signing.shipped import read_shipped
 
 
 @click.command("sign-list")
@@ -40,13 +41,16 @@ def sign_list(config: Path, target: str | None, sets: tuple[str, ...], out: Path
     The list needs no lock. It changes with imagegen, with the config and with your scripts.
     """
     [chosen] = choose_targets(options.load_config(config, sets), target, one=True)
-    sources = pipeline.read_shipped(chosen).to_sign(chosen.cloud)
+    shipped = read_shipped(chosen.loaded.contents.packer, chosen.spec.provider)
+    sources = shipped.to_sign(chosen.cloud.boot_files)
     scripts = list_own_scripts(chosen.spec, chosen.loaded.steps, sources, sample_scripts())
     copies = look_for_copies(scripts, chosen.spec)
     if out is not None:
         _write([script for script in scripts if script.path in copies.faults], out)
     rows = [_row(script, copies) for script in scripts]
-    print_as(form, rows, [*map(_line, rows), "", *_summary(rows, out)])
+    print_as(
+        form, rows, [*map(_line, rows), "", *_summary(rows, out), *_reasons(copies, chosen.trust_sources.crl_urls)]
+    )
 
 
 def _row(script: ListedScript, copies: SignedCopies) -> dict[str, object]:
@@ -57,7 +61,7 @@ def _row(script: ListedScript, copies: SignedCopies) -> dict[str, object]:
         "size": len(script.data),
         "needed_by": "build" if script.on_image else "samples",
         "signed": fault is None,
-        "reason": fault or "",
+        "reason": fault.text if fault else "",
         "signed_until": end.strftime("%Y-%m-%d") if end else None,
     }
 
@@ -75,6 +79,14 @@ def _summary(rows: list[dict[str, object]], out: Path | None) -> Iterator[str]:
     ends = [str(row["signed_until"]) for row in rows if row["signed_until"]]
     if ends:
         yield f"{counted(len(ends), 'signature')} without a timestamp: PowerShell accepts them until {min(ends)}"
+
+
+def _reasons(copies: SignedCopies, crl_urls: tuple[str, ...]) -> Iterator[str]:
+    """Why scripts have no copy that counts, each reason once, and what was not checked."""
+    reasons = Counter(fault.summary for fault in copies.faults.values() if fault.summary)
+    yield from (f"{counted(number, 'script')}: {reason}" for reason, number in reasons.most_common())
+    if copies.data and crl_urls:
+        yield f"not checked here: the CRLs at URLs ({', '.join(crl_urls)}), which `imagegen build` downloads"
 
 
 def _write(scripts: list[ListedScript], out: Path) -> None:

@@ -26,7 +26,7 @@ APPLICATION: Final = "{557110E1-88BC-4583-8281-6AAC6F708584}"
 DLL: Final = r"C:\Windows\System32\CCGAKVPlugin.dll"
 SERVER: Final = rf"{CLASSES}\CLSID\{CLASS}\InprocServer32"
 # Compare the functions below with a changed script before you take over its digest.
-REGISTER_PLUGIN_SHA256: Final = "95305774aa3c73c0fef9c98b52f5e8198b7e95e59dae1ae08240d837a6e29f62"
+REGISTER_PLUGIN_SHA256: Final = "b26bc9a2d441b9a2bf0240037043dc19bbceb6de78dc880b8524505ec03ea041"
 _FILE: Final = b"a stand-in for registerplugin.reg"
 _SAVED: Final = "access.txt"
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic
 
-from imagegen.rehearsal.machine.bundle import HOME
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.resources.model import Strict
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
-FILE: Final = HOME + r"\credentials.ps1"
+FILE: Final = r"C:\Windows\Temp\imagegen-credentials.ps1"
+_BEGINNING: Final = b"$env:IMAGEGEN_"
 _VARIABLES: Final = re.compile(r'(\$env:[A-Z_]+="[^"]*"; )+')
 _VALUE: Final = re.compile(r'\$env:IMAGEGEN_(REGISTRIES|DOWNLOADS)="([A-Za-z0-9+/=]*)"; ')
 
@@ -55,9 +56,13 @@ def parse_file(data: bytes) -> Delivered | None:
 
 
 def take_file(machine: Machine) -> Delivered:
-    """What start.ps1 does first: read the file, and delete it."""
+    """What start.ps1 does first without -Check: read the file, delete it, and refuse a part of it."""
     if not machine.files.is_file(FILE):
         return Delivered()
     data = machine.files.read(FILE)
     machine.files.remove(FILE)
+    if not data.startswith(_BEGINNING):
+        raise RefusedByWindows(
+            "Packer did not upload all credentials, because the connection was interrupted: start the build again"
+        )
     return parse_file(data) or Delivered()

@@ -40,9 +40,13 @@ class Outcome:
 def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch) -> Outcome:
     """Do what `-File start.ps1 <arguments>` does. `fetch` returns the bytes of a URL or raises an OSError."""
     transcript = Transcript()
-    delivered = take_file(machine)
+    is_check = any(word.lower() == "-check" for word in arguments)
     try:
+        delivered = Delivered() if is_check else take_file(machine)
         given = parse(arguments)
+    except RefusedByWindows as refusal:
+        transcript.say(f"failed: {refusal}")
+        return Outcome(int(Exit.FAULT), transcript.text)
     except WrongArgumentsError as error:
         transcript.say(f"failed: {error}")
         return Outcome(int(Exit.ARGUMENTS), transcript.text)

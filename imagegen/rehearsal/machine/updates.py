@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "e873c99714ff40bd0266dec5fe652b5d45834131f0c4423b76fe89628f3f5222"
+INSTALL_UPDATES_SHA256: Final = "5b3abb9c10d39b50fd3505e6d8ec4b0aac72a581cfa7c660b0403a30f1065bd7"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

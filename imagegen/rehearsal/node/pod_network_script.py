@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "fdb152d3737722e121ddfd5189a07ea71263b7c2c510dae76540a7b7811ad886"
+SHA256 = "cc3a0e0236d19cfaa0abd26263647bc2eaea555c4db0b75018b39055d6ecb5b5"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "e60358ac54922f0906b9b2cd8b2982e2a1ab7ec3c36824603700cdce11ba7d10"
+SHA256: Final = "30809ababe147769e015b6cdc0d12430fd2a446afc66665f6f8adb5ce8c0f886"
 _SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")

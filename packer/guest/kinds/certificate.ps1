@@ -13,16 +13,15 @@
         $file = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\'))
         $found = Get-Digest -Path $file
         if ($found -cne $Resource.sha256) { throw "the sha256 of $($Resource.source) is $found, not $($Resource.sha256)" }
+        # Before the policy applies: from then on, PowerShell would only say that a script cannot be loaded. And before the certificate is there: the next run would find it, and check nothing.
+        foreach ($script in $Context.Files.PSObject.Properties) {
+            $wanted = $Context.Signatures[$script.Value]
+            if ($Resource.store -cne 'TrustedPublisher' -or $null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) { continue }
+            Assert-Signature -Path ([System.IO.Path]::Combine($Context.Bundle, $script.Name.Replace('/', '\'))) -Name $script.Name -Digest $script.Value -Context $Context
+        }
         $certificate = New-Object -TypeName System.Security.Cryptography.X509Certificates.X509Certificate2 -ArgumentList $file
         $store = Open-CertificateStore -Store $Resource.store -Flags ReadWrite
         try { $null = $store.Add($certificate) }
         finally { $store.Close() }
-        if ($Resource.store -cne 'TrustedPublisher') { return }
-        # Before the policy applies: from then on, PowerShell would only say that a script cannot be loaded.
-        foreach ($script in $Context.Files.PSObject.Properties) {
-            $wanted = $Context.Signatures[$script.Value]
-            if ($null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) { continue }
-            Assert-Signature -Path ([System.IO.Path]::Combine($Context.Bundle, $script.Name.Replace('/', '\'))) -Name $script.Name -Digest $script.Value -Context $Context
-        }
     }
 }

@@ -1,9 +1,10 @@
 @{
     Get  = { param($Resource)
-        $program, $question = $Resource.ctr, @('-n', 'k8s.io', 'images', 'ls')
-        if ($null -ne $Resource.docker) { $program, $question = $Resource.docker, @('version', '--format', '{{.Server.Version}}') }
+        $program, $question, $service = $Resource.ctr, @('-n', 'k8s.io', 'images', 'ls'), 'containerd'
+        if ($null -ne $Resource.docker) { $program, $question, $service = $Resource.docker, @('version', '--format', '{{.Server.Version}}'), 'docker' }
         # The engine looks for the image of a tarball when its phase begins: there may be no runtime yet, or none that runs.
-        if ($null -ne $Resource.artifact -and -not [System.IO.File]::Exists($program)) { return $null }
+        $runs = @(Get-Service -Name $service -ErrorAction SilentlyContinue | Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -gt 0
+        if ($null -ne $Resource.artifact -and -not ($runs -and [System.IO.File]::Exists($program))) { return $null }
         # A runtime answers some seconds after its service has started.
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {

@@ -15,6 +15,7 @@
     }
     Set  = { param($Resource, $Context)
         $file = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\'))
+        Assert-Signature -Path $file -Name $Resource.source -Digest $Resource.sha256 -Context $Context
         $arguments = @(Get-ScriptOption) + @('-File', $file) + @($Resource.arguments)
         $left = [Math]::Min([int]$Resource.timeout_s, (Get-SecondsLeft -Context $Context))
         # No exit code is an error yet, so that the output is shown first.

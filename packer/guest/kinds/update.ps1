@@ -65,7 +65,7 @@
         $codes = @(foreach ($one in $told.failed) { $one.code }) + @($told.code)
         $failures = @(
             foreach ($one in $told.failed) { "could not $($one.step) $($one.kb), $($one.title): $($one.code)" }
-            if ($told.code -ne '') { "failed: $($told.code)" }
+            if ($told.code -ne '') { "failed: $("$($told.code) $($told.message)".Trim())" }
             foreach ($one in $Resource.codes) { if ($codes -ccontains $one.code) { "$($one.code) means: $($one.means)" } }
         )
         if ($failures.Count -gt 0) { throw "Windows Update $($failures -join '; ')" }

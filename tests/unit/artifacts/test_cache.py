@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import stat
@@ -11,8 +12,10 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from imagegen.artifacts import cache
+from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache, UrlRecord, find_folder, size_limit
-from imagegen.artifacts.download import Fetched, Version
+from imagegen.artifacts.download import Fetched
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.files import holding
 
@@ -117,7 +120,7 @@ def test_a_file_that_was_changed_is_removed_and_named(world: World, damage: Call
     file = world.put(A)
     damage(file)
     assert not world.has(A)
-    assert world.warnings == [f"{file} has other bytes than its name says: it is removed and downloaded again"]
+    assert world.warnings == [f"{file} has other bytes than its name says: it is removed"]
     assert world.names() == set()
 
 
@@ -188,6 +191,75 @@ def test_two_runs_add_the_same_file(world: World) -> None:
             file = held.enter_context(world.cache.add(parts / name, sha256(A)))
             assert file.read_bytes() == A
     assert world.has(A)
+
+
+def test_a_file_in_use_is_not_replaced_by_the_same_bytes_of_another_run(world: World) -> None:
+    """The other run's trim would remove it: nothing holds the new file but that run."""
+    one, two = world.open(0), world.open(0)
+    with one.opened() as parts, one.add(_part(parts, A), sha256(A)) as file:
+        with two.opened() as others, two.add(_part(others, A), sha256(A)) as same:
+            assert same.read_bytes() == A
+            assert [*others.glob("part")] == []
+        assert file.read_bytes() == A
+    assert world.names() == set()
+
+
+def _part(folder: Path, data: bytes) -> Path:
+    part = folder / "part"
+    part.write_bytes(data)
+    return part
+
+
+@pytest.mark.parametrize("plant", [_flip, os.unlink, lambda file: file.chmod(0)], ids=["damaged", "gone", "unreadable"])
+def test_a_damaged_file_is_replaced(world: World, plant: Callable[[Path], None]) -> None:
+    plant(world.put(A))
+    world.put(A)
+    assert world.has(A)
+
+
+def test_a_damaged_file_that_another_run_has_replaced_is_not_removed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, digest_of = world.put(A), cache._digest_of
+    _flip(file)
+
+    def late(handle: io.BufferedReader) -> str:
+        found = digest_of(handle)
+        monkeypatch.setattr(cache, "_digest_of", digest_of)
+        file.unlink()
+        world.put(A)
+        return found
+
+    monkeypatch.setattr(cache, "_digest_of", late)
+    assert not world.has(A)
+    assert world.has(A), "the new one is there"
+
+
+def test_a_file_that_another_run_puts_there_meanwhile_is_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    changing = Cache._changing
+    written: list[Path] = []
+
+    def late(this: Cache) -> contextlib.AbstractContextManager[None]:
+        monkeypatch.setattr(Cache, "_changing", changing)
+        written.append(world.put(A))
+        return changing(this)
+
+    monkeypatch.setattr(Cache, "_changing", late)
+    with world.cache.opened() as parts:
+        before = _part(parts, A).stat().st_ino
+        with world.cache.add(parts / "part", sha256(A)) as file:
+            assert file.stat().st_ino != before
+    assert written == [file]
+
+
+@pytest.mark.parametrize("plant", [_as_link, _as_pipe, _as_folder])
+def test_what_is_no_file_is_not_listed(world: World, tmp_path: Path, plant: Callable[[Path, Path], None]) -> None:
+    file = world.put(A)
+    file.unlink()
+    plant(file, tmp_path / "elsewhere")
+    assert world.cache.files() == []
+    world.open(0).trim()
+    assert world.names() == {sha256(A)}
 
 
 def test_a_file_that_is_replaced_while_it_waits_for_its_turn_is_not_trusted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.artifacts.drift import compare_locks
+from imagegen.artifacts.drift import compare_locks, moved_redirects
 from imagegen.artifacts.image_lookup import LockedImage
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 
@@ -79,3 +79,20 @@ def image(**changes: object) -> Lock:
 )
 def test_changes(old: Lock | None, new: Lock, shown: list[str]) -> None:
     assert [str(change) for change in compare_locks(old, new)] == shown
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "line"),
+    [
+        ("https://one.test/a", "https://two.test/a", "redirects to two.test now, no longer to one.test"),
+        ("https://one.test/a", "https://one.test:8443/a", "redirects to one.test:8443 now, no longer to one.test"),
+        ("https://one.test/a", "https://one.test/b", ""),
+        ("https://one.test/a", None, ""),
+        (None, "https://two.test/a", ""),
+    ],
+)
+def test_a_redirect_to_another_host_is_a_note_and_no_drift(before: str | None, now: str | None, line: str) -> None:
+    old, new = artifact(redirected_to=before), artifact(redirected_to=now)
+    assert compare_locks(old, new) == []
+    assert [*moved_redirects(old, new)] == ([f"a: https://a.example/a.zip {line}"] if line else [])
+    assert [*moved_redirects(None, new)] == []

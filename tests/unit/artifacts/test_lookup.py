@@ -12,16 +12,17 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts import lookup
+from imagegen.artifacts import parallel
+from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.credentials import Address, PrivateHosts
-from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version
+from imagegen.artifacts.download import Download, Fetched, UnchangedError
 from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, lock_artifacts
 from imagegen.artifacts.request import ArtifactRequest, PublishedDigest, TakenFile
 from imagegen.console import Console
-from imagegen.errors import ConfigError, ImagegenError, VerificationError
+from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,6 +253,77 @@ def test_refused(world: World, act: Callable[[World], Any], kind: type[ImagegenE
     assert world.parts() == []
 
 
+PUBLIC = "https://dl.example/tool/v1/tool.exe"
+MIRRORS = ["https://one.example/dl.example/tool/v1/tool.exe", "https://two.example/x/dl.example/tool/v1/tool.exe"]
+PLACES = [PUBLIC, *MIRRORS]
+
+
+def at(place: str, sha: str | None = None, name: str = "tool") -> ArtifactRequest:
+    """A release at its public URL, or at that of a mirror."""
+    return dataclasses.replace(asks(name, place, sha), published=PUBLIC)
+
+
+@pytest.mark.parametrize("name", ["tool", "renamed"])
+@pytest.mark.parametrize("now", PLACES)
+@pytest.mark.parametrize("before", PLACES)
+def test_the_same_release_has_the_same_bytes_at_every_place(world: World, before: str, now: str, name: str) -> None:
+    old = Lock(artifacts={"tool": locked(before, b"right")})
+    world.web = {now: b"other"}
+    with pytest.raises(VerificationError) as refused:
+        world.lock(at(now, name=name), old=old, refresh=Refresh(frozenset({"tool", "renamed"}), accepts_own=True))
+    assert sha256(b"other") in refused.value.message
+    assert sha256(b"right") in refused.value.message
+    assert ("has other bytes than" if before != now else "have changed") in refused.value.message
+    assert f"write this sha256 beside overrides.{name}" in refused.value.hint
+    accepted = world.lock(at(now, sha256(b"other")), old=old)
+    assert accepted["tool"].sha256 == sha256(b"other")
+    world.web = {now: b"right"}
+    assert world.lock(at(now), old=old)["tool"].sha256 == sha256(b"right")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "https://dl.example/tool/v2/tool.exe",
+        "https://one.example/other-dl.example/tool/v1/tool.exe",
+        "https://one.example/tool/v1/tool.exe",
+    ],
+)
+def test_another_release_may_have_other_bytes(world: World, other: str) -> None:
+    world.web = {MIRRORS[0]: b"new"}
+    old = Lock(artifacts={"tool": locked(other, b"old")})
+    assert world.lock(at(MIRRORS[0]), old=old)["tool"].sha256 == sha256(b"new")
+
+
+def test_a_url_of_the_config_is_no_copy_of_a_release(world: World) -> None:
+    world.web = {MIRRORS[0]: b"my own build"}
+    old = Lock(artifacts={"tool": locked(PUBLIC, b"published")})
+    own = dataclasses.replace(at(MIRRORS[0]), own=True)
+    assert world.lock(own, old=old)["tool"].sha256 == sha256(b"my own build")
+
+
+def test_downloads_run_at_the_same_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two waits for the other."""
+    together = threading.Barrier(2)
+
+    def fill(download: Download, file: IO[bytes]) -> Fetched:
+        together.wait(10)
+        file.write(WEB[download.url])
+        return Fetched(sha256(WEB[download.url]), len(WEB[download.url]))
+
+    monkeypatch.setattr(Download, "fill", fill)
+    assert world.lock(*BOTH).keys() == {"a", "b"}
+
+
+def test_a_fault_of_imagegen_is_not_hidden_by_another_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(download: Download, _file: IO[bytes]) -> Fetched:
+        raise RefusedError("no answer") if download.url == A else ZeroDivisionError
+
+    monkeypatch.setattr(Download, "fill", fill)
+    with pytest.raises(ZeroDivisionError):
+        world.lock(*BOTH)
+
+
 def test_what_a_killed_look_up_left_goes_with_the_next(world: World) -> None:
     killed = world.cache.folder / "parts-killed"
     killed.mkdir(parents=True)
@@ -273,7 +345,7 @@ def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Download, "fill", fill)
-    monkeypatch.setattr(lookup, "as_finished", interrupted)
+    monkeypatch.setattr(parallel, "as_finished", interrupted)
     with pytest.raises(KeyboardInterrupt):
         world.lock(asks("a", A))
     assert stopped in ([True], [])
@@ -337,7 +409,7 @@ def test_a_damaged_file_is_downloaded_again_and_named(world: World) -> None:
     file.write_bytes(b"bytes of b")
     assert world.lock(asks("a", A))["a"] == NEW_A
     assert world.downloaded == [A, A]
-    assert world.warnings == [f"{file} has other bytes than its name says: it is removed and downloaded again"]
+    assert world.warnings == [f"{file} has other bytes than its name says: it is removed"]
 
 
 def test_only_the_named_entries_are_looked_up_again(world: World) -> None:

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagegen.artifacts.members import NotInArchiveError, check_files, describe, find_folder, find_member
+from imagegen.artifacts.members import (
+    NotInArchiveError,
+    check_files,
+    describe,
+    find_ambiguous,
+    find_folder,
+    find_member,
+)
 from imagegen.artifacts.request import ArtifactRequest, TakenFile
 from imagegen.errors import VerificationError
 
@@ -68,6 +75,17 @@ def test_a_file_may_have_its_name_on_the_machine() -> None:
             NSSM,
             "has different files with the name nssm.exe: own/arm/nssm.exe, own/win32/nssm.exe",
         ),
+        # The path of the published archive, and even its folder, are no reason to prefer one of two.
+        (
+            {"kubernetes/node/bin/kubelet.exe": A, "x/kubelet.exe": B},
+            "kubernetes/node/bin/kubelet.exe",
+            "has different files with the name kubelet.exe: x/kubelet.exe, kubernetes/node/bin/kubelet.exe",
+        ),
+        (
+            {NSSM: A, "old/win64/nssm.exe": B},
+            NSSM,
+            "has different files with the name nssm.exe: nssm-2.24/win64/nssm.exe, old/win64/nssm.exe",
+        ),
     ],
 )
 def test_none_and_two_different_files_are_refused(members: dict[str, str], path: str, says: str) -> None:
@@ -109,6 +127,13 @@ def test_a_folder_without_a_file_is_refused_with_all_that_is_missing() -> None:
     assert str(raised.value) == "does not have b.exe, c.exe: it has bin/a.exe, README"
     with pytest.raises(NotInArchiveError, match=r"has different files with the name a.exe: bin/a.exe, old/x/a.exe"):
         find_folder({"bin/a.exe": A, "old/x/a.exe": B}, ["a.exe"])
+
+
+def test_programs_that_nothing_tells_apart() -> None:
+    assert find_ambiguous({"a/kubelet.exe": A, "b/Kubelet.exe": B, "c/kubeadm.exe": A, "kubeadm.exe": A}) == {
+        "kubelet.exe": ["a/kubelet.exe", "b/Kubelet.exe"]
+    }
+    assert find_ambiguous({"nssm-2.24/win32/nssm.exe": A, NSSM: B, "a/x.ps1": A, "b/x.ps1": B}) == {}
 
 
 def test_a_long_list_is_cut() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,8 @@ SIGNATURE = {
     **{"signer": "CN=Example", "thumbprint": SHA, "sha1": "ab" * 20, "by": "nested", "issuers": [ROOT]},
     **{"root": ROOT, "timestamp": "2026-01-31T12:00:00Z"},
 }
+CERTIFICATE = base64.b64encode(b"a certificate").decode()
+OF_CERTIFICATE = {"thumbprint": hashlib.sha256(b"a certificate").hexdigest(), "certificate": CERTIFICATE}
 SHA_URL = "https://x.test/a.zip.sha256"
 AMAZONS = {"region": "us-east-1", "name": "Windows_Server-2022-English-Core-Base-*", "owner": "amazon"}
 MICROSOFTS = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022"}
@@ -147,6 +151,8 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
         ),
         ({"artifacts": {"a": {**ARTIFACT, "confirmed": [f"{SHA_URL}?sig=x"]}}}, "must have no query"),
         ({"artifacts": {"a": {**ARTIFACT, "confirmed": ["http://x.test/a"]}}}, "must start with https://"),
+        ({"artifacts": {"a": {**ARTIFACT, "redirected_to": f"{SHA_URL}?sig=x"}}}, "must have no query"),
+        ({"artifacts": {"a": {**ARTIFACT, "redirected_to": "http://x.test/a"}}}, "must start with https://"),
         ({"artifacts": {"a": {**ARTIFACT, "confirmed": []}}}, "artifacts.a.confirmed: "),
         ({"artifacts": {"a": {**ARTIFACT, "signed": {"a.exe": SIGNATURE}}}}, "'a.exe' is not one of the members"),
         ({"artifacts": {"a": {**ARCHIVE, "signed": {"../a.exe": SIGNATURE}}}}, "is not a valid path of a file"),
@@ -164,7 +170,14 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
                 ("timestamp_root.subject", {"timestamp_root": {**ROOT, "subject": ""}}),
                 ("by", {"by": "somewhere"}),
                 ("sha1", {"sha1": "AB" * 20}),
+                ("certificate", {"certificate": "no base64"}),
+                ("certificate", {"certificate": ""}),
+                ("certificate", {"certificate": base64.b64encode(bytes(32 * 1024)).decode()}),
             )
+        ),
+        (
+            {"artifacts": {"a": {**ARCHIVE, "signed": {"bin/a.exe": {**SIGNATURE, "certificate": CERTIFICATE}}}}},
+            "certificate: its sha256 is not the thumbprint",
         ),
     ],
 )
@@ -177,8 +190,8 @@ def test_what_a_lock_cannot_say(tmp_path: Path, content: dict[str, Any], says: s
 def test_a_lock_may_say_when_and_where_an_artifact_was_published_and_who_signed_it(tmp_path: Path) -> None:
     known = {"confirmed": [SHA_URL], "published": "2026-01-31T12:00:00Z"}
     signed = {
-        "bin/a.exe": {**SIGNATURE, "by": "own", "timestamp_root": ROOT},
-        WHOLE_FILE: {**SIGNATURE, "timestamp": None, "by": "nested", "timestamp_root": None},
+        "bin/a.exe": {**SIGNATURE, "by": "own", "timestamp_root": ROOT, "certificate": None},
+        WHOLE_FILE: {**SIGNATURE, "timestamp": None, "by": "nested", "timestamp_root": None, **OF_CERTIFICATE},
     }
     lock = read(tmp_path, artifacts={"a": {**ARCHIVE, **known, "signed": signed}})
     assert lock is not None

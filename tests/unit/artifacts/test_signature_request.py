@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen.artifacts.lock import WHOLE_FILE, LockedArtifact, LockedIssuer, LockedSignature
-from imagegen.artifacts.signature_request import SignatureRequest, TrustSources, UsedFiles, is_covered, judge_facts
+from imagegen.artifacts.signature_request import (
+    LockedCertificate,
+    SignatureRequest,
+    TrustSources,
+    UsedFiles,
+    is_covered,
+    judge_facts,
+    wrong_signer,
+)
+from imagegen.authenticode.model import Name
 from imagegen.authenticode.signer import parse_signer
+from imagegen.config.artifact_policy import Signatures
+from imagegen.documents.yaml import parse_yaml
 from tests.authenticode.pki import pki
 
 if TYPE_CHECKING:
@@ -87,6 +100,29 @@ def test_facts_that_show_another_signer(signers: tuple[object, ...], says: str) 
     (problem,) = found
     assert says in problem.message
     assert "add 'CN=Example, O=\"Example, Inc.\"' to artifacts.signatures.signers" in problem.hint
+
+
+NAMES = {
+    "another alphabet": (("CN", "Müller GmbH"), ("O", "東京")),
+    "marks of YAML": (("CN", "it's: a #1 'name'"), ("O", '"quoted", & <more>; {x: [y]}')),
+    "too long": (("CN", "x" * 1100),),
+    "an empty value": (("CN", "Example"), ("O", "")),
+    "an invisible letter": (("CN", "Exam\u200bple"),),
+    "no name": (),
+    "no organisation": (("STREET", "Main Street"), ("OU", "One")),
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize("key", ["artifacts.signatures.signers", "overrides.agent_url.signer"])
+def test_the_signer_of_a_hint_can_be_typed_and_is_allowed_then(name: tuple[tuple[str, str], ...], key: str) -> None:
+    signer = LockedCertificate(Name(name), SHA.upper(), "12" * 20)
+    problem = wrong_signer(dataclasses.replace(request("CN=Other"), key=key), "", signer, ())
+    advised = re.search(f"(?:add ('.*') to {key}|set {key} to ('.*'));", problem.hint)
+    assert advised
+    written = parse_yaml(f"signers: [{advised[1] or advised[2]}]\n".encode(), "config.yaml").data
+    (valid,) = Signatures.model_validate(written).signers
+    assert parse_signer(valid).matches(signer)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from imagegen.console import Console
 from imagegen.errors import ConfigError, VerificationError
 from tests.authenticode.pki import LATER, make_root, make_signer, pki
 from tests.authenticode.signing import sign_pe
-from tests.authenticode.support import fixture, trust
+from tests.authenticode.support import changed, fixture, trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -266,6 +266,32 @@ def test_a_lock_that_is_wrong_about_signatures_is_refused_until_they_are_read_ag
 def test_what_the_lock_says_of_files_of_another_target_is_not_compared(world: World) -> None:
     good = world.lock(wanted("CN=Example Inc"))
     verify_signatures(REQUESTS, good, world.sources(wanted("CN=Example Inc", b=("read.me",))))
+
+
+ANOTHER = sign_pe(PROGRAM + bytes(16), pki().signer)
+
+
+def with_another_checksum(data: bytes) -> bytes:
+    """The PE checksum, which no signature covers."""
+    return changed(data, int.from_bytes(data[60:64], "little") + 24 + 64)
+
+
+@pytest.mark.parametrize("swapped", [ANOTHER, with_another_checksum(SIGNED)], ids=["another program", "a free byte"])
+def test_a_file_that_the_same_signer_signed_is_told_only_by_its_digest(
+    world: World, tmp_path: Path, swapped: bytes
+) -> None:
+    """Under the name of a member, and valid: who can sign can swap, so the lock pins the bytes."""
+    requests = wanted("CN=Example Inc")
+    good = world.lock(requests)
+    world.cache = Cache(tmp_path / "other", 2**30, lambda _: None)
+    world.web[B] = archive(b_exe=swapped, read_me=b"text", other_exe=PROGRAM)
+    accepted = world.lock(requests)["b"]
+    assert (accepted.signed, accepted.members == good["b"].members) == (good["b"].signed, False)
+    world.cache = Cache(tmp_path / "third", 2**30, lambda _: None)
+    with pytest.raises(VerificationError, match=r"but [0-9a-f]{64} is expected"):
+        verify_signatures(REQUESTS, good, world.sources(requests))
+    with pytest.raises(VerificationError, match="have changed since it was locked"):
+        world.lock(requests, Lock(artifacts=good), Refresh(None))
 
 
 def test_a_build_needs_no_network_for_what_the_cache_has(world: World) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache
-from imagegen.artifacts.download import Fetched, Version
+from imagegen.artifacts.download import Fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +84,23 @@ def test_verify_removes_what_is_damaged_and_ends_with_4(run: Run, cache: Cache) 
     assert "1 file of the cache had other bytes\n" in err
     assert sha256(OLD) in err
     assert names(cache) == [sha256(NEW)]
+
+
+def test_a_file_that_another_run_removes_meanwhile_is_not_damaged(
+    run: Run, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = cache.files()
+    monkeypatch.setattr(Cache, "files", lambda _: files)
+    cache.remove(sha256(OLD))
+    code, out, err = run("artifacts", "verify")
+    assert (code, out.partition(",")[0], err) == (0, "1 file verified", "")
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["folder", "pipe"])
+def test_what_is_no_file_is_neither_verified_nor_removed(run: Run, cache: Cache, make: Callable[[Path], None]) -> None:
+    make(cache.folder / "sha256" / ("a" * 64))
+    assert run("artifacts", "verify")[:2] == (0, "2 files verified, 3.0 MB\n")
+    assert run("artifacts", "gc", "--all", "--delete")[0] == 0
 
 
 @pytest.mark.parametrize(

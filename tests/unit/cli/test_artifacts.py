@@ -18,12 +18,16 @@ from imagegen.cli.override_fit import find_overrides
 from imagegen.cli.verbs.artifacts import VERBS, artifacts
 from imagegen.cli.verbs.artifacts import inspect as verb
 from imagegen.config.artifact_policy import PinnedUrl
-from tests.authenticode.support import fixture, fixture_trust
+from tests.authenticode.pki import make_ca, make_signer, pki
+from tests.authenticode.signing import Options, sign_pe
+from tests.authenticode.support import fixture, fixture_trust, trust
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from tests.authenticode.pki import Identity
 
     Run = Callable[..., tuple[object, str, str]]
 
@@ -83,6 +87,59 @@ def test_inspect_says_what_an_operator_begins_with(run: Run, tmp_path: Path) -> 
         f"      sha256: {sha256(data)}\n"
         "      # no signer: bin/kubelet.exe: unsigned\n"
     )
+
+
+def test_inspect_offers_no_override_that_the_lock_would_refuse(tmp_path: Path) -> None:
+    found = look(tmp_path, zipped({"new/kubelet.exe": VERSIONED, "old/kubelet.exe": VERSIONED + b"\0"}))
+    overrides = make_overrides(found, "kubelet.zip", "https://artifacts.example.com/kubelet.zip")
+    assert overrides == {}
+    lines = list(inspection_lines(found, overrides))
+    said = (
+        "imagegen takes no kubelet.exe from this archive, which has different files with this name: new/kubelet.exe, "
+        "old/kubelet.exe"
+    )
+    assert said in lines
+    assert lines[-1].startswith("no override fits: ")
+    nssm = look(tmp_path, zipped({"nssm-2.24/win32/nssm.exe": b"MZ1", "nssm-2.24/win64/nssm.exe": b"MZ2"}))
+    assert make_overrides(nssm, "nssm.zip", "https://artifacts.example.com/nssm.zip").keys() == {"nssm_url"}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "said"),
+    [("signed.ps1", "x.PS1", "a PowerShell script"), ("signed.cat", "x.cat", "a security catalogue")],
+)
+def test_inspect_knows_scripts_and_catalogues_by_their_names(tmp_path: Path, name: str, file: str, said: str) -> None:
+    found = look(tmp_path, fixture(name), file)
+    assert next(inspection_lines(found, {})) == f"type       {said}"
+
+
+def test_inspect_shows_the_whole_chain_and_what_helps(tmp_path: Path) -> None:
+    signer = make_signer(make_ca(make_ca(pki().root, "CN=Upper CA"), "CN=Lower CA"))
+    (tmp_path / "artifact").write_bytes(sign_pe(fixture("program.exe"), signer, Options(timestamps=[pki().clock])))
+
+    def lines(*roots: Identity) -> list[str]:
+        found = inspect_file(tmp_path / "artifact", "x.exe", trust(*roots), tmp_path)
+        return [line.strip() for line in inspection_lines(found, {})]
+
+    both = lines(pki().root, pki().clock_root)
+    at = both.index("issuer    CN=Lower CA")
+    assert both[at + 1 : at + 3] == ["above it  CN=Upper CA", "root      CN=Example Root, O=Example"]
+    assert not [line for line in both if line.startswith("hint")]
+    (hint,) = [line for line in lines(pki().root) if line.startswith("hint")]
+    assert hint.startswith("hint      ")
+    assert hint.endswith("sign it again, with the timestamp of a public authority")
+
+
+def test_the_lines_of_a_signer_have_its_letters(tmp_path: Path) -> None:
+    signer = make_signer(pki().ca, "O=東京 GmbH, CN=Müller")
+    data = sign_pe(VERSIONED, signer)
+    (tmp_path / "artifact").write_bytes(data)
+    found = inspect_file(tmp_path / "artifact", "kubelet.exe", trust(), tmp_path)
+    lines = list(inspection_lines(found, make_overrides(found, "kubelet.exe", "https://x.test/kubelet.exe")))
+    assert '      signer: "CN=Müller, O=東京 GmbH"' in lines
+    written = "\n".join(lines[lines.index("  overrides:") :])
+    override = YAML(typ="safe").load(written)["overrides"]["kubelet_url"]
+    assert PinnedUrl.model_validate(override).signer == "CN=Müller, O=東京 GmbH"
 
 
 def test_inspect_has_everything_for_programs(run: Run, tmp_path: Path) -> None:

@@ -5,24 +5,29 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from typing import IO, TYPE_CHECKING, Any
+import socket
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 import imagegen.providers.aws.provider as aws
 from imagegen import locking, pipeline
-from imagegen.artifacts.download import Download, Fetched, UnchangedError, Version
+from imagegen.artifacts.arrival import Version
+from imagegen.artifacts.download import Download, Fetched, UnchangedError
 from imagegen.artifacts.image_lookup import Answer
+from imagegen.errors import RefusedError, ToolError
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
+from tests.unit.manifest.test_manifest_store import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from imagegen.artifacts.lock import LockedBase
+    from imagegen.artifacts.lock import LockedBase, StoredLock
+    from imagegen.manifest.model import ImageManifest
 
     Run = Callable[..., tuple[object, str, str]]
     LockCommand = Callable[..., tuple[object, str, str]]
@@ -45,6 +50,7 @@ class Web:
         self.modified = "Sat, 31 Oct 2020 12:00:00 GMT"
         self.day = "2026.11.11"
         self.digests: dict[str, str] = {}
+        self.redirects: dict[str, str] = {}
         self.asked: list[str] = []
         self.downloaded: list[str] = []
 
@@ -53,10 +59,10 @@ class Web:
         data = self.files[download.url]
         version = Version(f'"{sha256(data)}"', self.modified)
         if download.known == version:
-            raise UnchangedError
+            raise UnchangedError(self.redirects.get(download.url, ""))
         self.downloaded.append(download.url)
         file.write(data)
-        return Fetched(sha256(data), len(data), version)
+        return Fetched(sha256(data), len(data), version, self.redirects.get(download.url, ""))
 
     def ask(self, url: str, *_: object) -> Answer:
         self.asked.append(url)
@@ -107,6 +113,14 @@ def stored(folder: Path) -> dict[str, Any]:
     return found
 
 
+def test_a_lock_names_what_no_policy_for_signatures_could_accept(lock: LockCommand) -> None:
+    names = ["containerd", "crictl", "kube-log-runner", "kubeadm", "kubectl", "kubelet"]
+    for words, unsigned in (((), names), (OWN, [name for name in names if name != "crictl"])):
+        code, _, err = lock(*words)
+        assert code == 0
+        assert f"published without a signature: {', '.join(unsigned)}. artifacts.signatures would refuse them" in err
+
+
 def test_a_lock_says_where_a_digest_was_confirmed_and_when_a_file_was_published(
     web: Web, lock: LockCommand, tmp_path: Path
 ) -> None:
@@ -146,6 +160,28 @@ def test_a_complete_lock_asks_nobody(web: Web, lock: LockCommand) -> None:
     assert web.asked == []
 
 
+def test_a_frozen_build_asks_nobody(
+    web: Web, lock: LockCommand, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither the servers of artifacts nor registries nor the cloud for its newest image, up to the rendered tree."""
+    lock()
+    web.asked.clear()
+
+    def connect(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("it opened a connection")
+
+    def find_toolchain(*_: object) -> NoReturn:
+        raise ToolError("the tree is rendered")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(pipeline, "find_toolchain", find_toolchain)
+    words = ("build", SHIPPED, "--target", "aws", "--lock", tmp_path / "x.lock.json", "--out", tmp_path / "out")
+    code, _, err = run(*words, "--frozen")
+    assert (code, "error: the tree is rendered" in err) == (3, True), err
+    assert web.asked == []
+    assert [*(tmp_path / "out").rglob("*.pkr.hcl")] != []
+
+
 def test_check_says_what_drifted_and_writes_nothing(web: Web, lock: LockCommand, tmp_path: Path) -> None:
     lock()
     assert lock("--check")[:2] == (0, "")
@@ -164,6 +200,17 @@ def test_check_says_what_drifted_and_writes_nothing(web: Web, lock: LockCommand,
     code, out, _ = lock("--check", "--format", "json")
     assert code == 4
     assert [change["name"] for change in json.loads(out)] == ["base image for aws", "kubelet"]
+
+
+def test_check_notes_a_redirect_to_another_host(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    web.redirects[KUBELET] = "https://cdn.example/kubelet.exe"
+    lock()
+    assert stored(tmp_path)["artifacts"]["kubelet"]["redirected_to"] == "https://cdn.example/kubelet.exe"
+    assert "note:" not in lock("--check")[2]
+    web.redirects[KUBELET] = "https://other.example/kubelet.exe"
+    code, out, err = lock("--check")
+    assert (code, out) == (0, "")
+    assert f"note: kubelet: {KUBELET} redirects to other.example now, no longer to cdn.example\n" in err
 
 
 def test_check_without_a_lock_lists_everything(web: Web, lock: LockCommand, tmp_path: Path) -> None:
@@ -283,3 +330,110 @@ def test_a_rehearsal_has_no_frozen_lock(run: Run) -> None:
     for verb in ("plan", "build"):
         code, _, err = run(verb, SHIPPED, "--target", "aws", "--rehearse", "--frozen")
         assert (code, "--frozen cannot be used together with --rehearse" in err) == (2, True)
+
+
+def target_in(region: str) -> str:
+    return f"{{provider: aws, region: {region}, network: {{allowed_cidrs: [198.51.100.0/24]}}}}"
+
+
+TWO = (
+    *("--set", f"targets.prod={target_in('us-east-1')}", "--set", f"targets.dr={target_in('us-west-2')}"),
+    *("--set", "targets.aws=null", "--set", "targets.azure=null"),
+)
+
+
+class Building:
+    """Builds in the place of real ones: the digest of the lock that each would record."""
+
+    def __init__(self) -> None:
+        self.locks: dict[str, str] = {}
+
+    def __call__(self, target: pipeline.PreparedTarget, *, stored: StoredLock, **_: object) -> ImageManifest:
+        locking.check_complete(target, stored.lock, stored.file)
+        self.locks[target.name] = stored.sha256
+        return manifest().model_copy(update={"target": target.name})
+
+
+@pytest.fixture
+def building(monkeypatch: pytest.MonkeyPatch) -> Building:
+    found = Building()
+    monkeypatch.setattr(pipeline, "build_and_publish", found)
+    return found
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("frozen", [(), ("--frozen",)], ids=["completed", "frozen"])
+def test_several_targets_are_built_with_one_lock(
+    run: Run, building: Building, tmp_path: Path, frozen: tuple[str, ...]
+) -> None:
+    """The first build records no lock to which the second still adds its base image."""
+    file = tmp_path / "x.lock.json"
+    if frozen:
+        assert run("lock", SHIPPED, *TWO, "--lock", file)[0] == 0
+    code, _, err = run("build", SHIPPED, *TWO, "--target", "aws", "--lock", file, *frozen)
+    assert code == 0, err
+    assert building.locks == dict.fromkeys(("prod", "dr"), sha256(file.read_bytes()))
+
+
+def test_a_target_that_cannot_be_locked_keeps_no_other_from_being_built(
+    run: Run, web: Web, building: Building, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up_base(settings: object, request: Mapping[str, str], facts: object) -> LockedBase:
+        if request["region"] == "us-west-2":
+            raise RefusedError("the region is away")
+        return web.look_up_base(settings, request, facts)
+
+    answer(monkeypatch, aws, look_up_base=look_up_base, quick_checks=lambda *_: [])
+    code, _, err = run("build", SHIPPED, *TWO, "--target", "aws", "--lock", tmp_path / "x.lock.json")
+    assert (code, [*building.locks]) == (5, ["prod"])
+    assert err.count("error: the region is away") == 1
+
+
+@pytest.mark.usefixtures("web")
+def test_a_lock_of_one_target_keeps_the_entries_of_the_others(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "x.lock.json"
+    assert run("lock", SHIPPED, *TWO, "--lock", file)[0] == 0
+    known = stored(tmp_path)
+    known["artifacts"]["of-another-target"] = known["artifacts"]["kubelet"]
+    del known["artifacts"]["kubelet"]
+    file.write_text(json.dumps(known))
+    assert run("lock", SHIPPED, *TWO, "--lock", file, "--target", "prod")[0] == 0
+    assert {"kubelet", "of-another-target"} <= stored(tmp_path)["artifacts"].keys()
+    assert run("lock", SHIPPED, *TWO, "--lock", file)[0] == 0
+    assert "of-another-target" not in stored(tmp_path)["artifacts"], "no target needs it"
+
+
+def test_two_runs_that_complete_one_lock_lose_no_entry(
+    run: Run, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run ends while this one looks up its base image."""
+    file, others = tmp_path / "x.lock.json", list[int]()
+
+    def look_up_base(settings: object, request: Mapping[str, str], facts: object) -> LockedBase:
+        if not others:
+            others.append(1)
+            assert run("lock", SHIPPED, *TWO, "--lock", file, "--target", "dr")[0] == 0
+        return web.look_up_base(settings, request, facts)
+
+    answer(monkeypatch, aws, look_up_base=look_up_base, quick_checks=lambda *_: [])
+    code, _, err = run("lock", SHIPPED, *TWO, "--lock", file, "--target", "prod")
+    assert code == 0, err
+    assert f"another run changed {file} meanwhile" in err
+    assert stored(tmp_path)["base_images"].keys() == {"prod", "dr"}
+    assert {path.name for path in tmp_path.iterdir()} == {"cache", "x.lock.json"}
+
+
+def test_a_lock_that_others_change_all_the_time_is_refused(
+    run: Run, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, times = tmp_path / "x.lock.json", list[int]()
+
+    def look_up_base(settings: object, request: Mapping[str, str], facts: object) -> LockedBase:
+        times.append(1)
+        file.write_text(json.dumps({"labels": {"times": str(len(times))}}))
+        return web.look_up_base(settings, request, facts)
+
+    answer(monkeypatch, aws, look_up_base=look_up_base, quick_checks=lambda *_: [])
+    code, _, err = run("lock", SHIPPED, *TWO, "--lock", file, "--target", "prod")
+    assert (code, len(times)) == (5, 5)
+    assert f"{file} was changed by other runs 5 times" in err

@@ -8,7 +8,8 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.download import Download, Fetched, Version
+from imagegen.artifacts.arrival import Version
+from imagegen.artifacts.download import Download, Fetched
 from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.mirror import from_locks, images

@@ -8,8 +8,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-import pytest
-
+from imagegen.samples.make import sample_scripts
 from tests.authenticode.pki import make_authority
 from tests.authenticode.signing import Options, sign_script
 from tests.signing_support import SIGNED, listed, sign_all, signers, write_config
@@ -35,7 +34,7 @@ def test_each_line_is_one_of_sha256sum(run: Run, tmp_path: Path) -> None:
     config = write_config(tmp_path)
     code, out, _ = run("sign-list", config.file, "--target", "aws", "--out", tmp_path / "to-sign")
     assert code == 0
-    *lines, empty, summary = out.splitlines()
+    *lines, empty, summary, _ = out.splitlines()
     rows = [re.fullmatch(r"([0-9a-f]{64})  (\S+)", line) for line in lines]
     scripts = {script.path: hashlib.sha256(script.data).hexdigest() for script in listed(config, "aws")}
     found = {row[2]: row[1] for row in rows if row}
@@ -63,7 +62,7 @@ def test_what_has_a_signed_copy_is_said_and_not_written_again(run: Run, tmp_path
     _, out, _ = run("sign-list", config.file, "--target", "aws")
     assert [line for line in out.splitlines() if line.endswith("  start.ps1  signed")]
     count, until = len(listed(config, "aws")), signers().signer.read.not_after.strftime("%Y-%m-%d")
-    assert out.splitlines()[-1] == f"{count} signatures without a timestamp: PowerShell accepts them until {until}"
+    assert out.splitlines()[-2] == f"{count} signatures without a timestamp: PowerShell accepts them until {until}"
 
 
 def test_a_signature_with_a_timestamp_does_not_end(run: Run, tmp_path: Path) -> None:
@@ -113,8 +112,46 @@ def test_several_targets_need_a_name(run: Run, tmp_path: Path) -> None:
     assert (code, "hint: choose one: --target aws or --target azure" in err) == (2, True)
 
 
-@pytest.mark.parametrize("verb", ["plan", "render"])
-def test_a_plan_needs_all_scripts_signed(run: Run, tmp_path: Path, verb: str) -> None:
+def reasons(run: Run, config: Path, *sets: str) -> list[str]:
+    options = [word for text in sets for word in ("--set", text)]
+    code, out, _ = run("sign-list", config, "--target", "aws", *options)
+    assert code == 0
+    lines = out.splitlines()
+    return [line for line in lines[lines.index("") + 2 :] if " without a timestamp" not in line]
+
+
+def test_each_reason_why_copies_do_not_count_is_told_once(run: Run, tmp_path: Path) -> None:
     config = write_config(tmp_path)
-    code, _, err = run(verb, config.file, "--target", "aws")
-    assert (code, "there is no lock" in err) == (2, True)
+    count = len(listed(config, "aws"))
+    samples = len(sample_scripts())
+    folder = tmp_path / SIGNED
+    assert reasons(run, config.file) == [f"{count + samples} scripts: the folder {folder} does not exist"]
+    sign_all(config, "aws", lambda path, data: b"# mine\n" if path == "start.ps1" else data)
+    missing = f"{samples} script{'s' if samples > 1 else ''}: {folder} has no signed copy"
+    others = [missing, "1 script: the copy is not signed"]
+    assert reasons(run, config.file)[:2] == others
+    below = (
+        f"{count - 1} scripts: the copy is signed by CN=Example Inc, O=Example Inc below CN=Example Root, which the "
+        "machine does not trust: add that root to windows.trusted_roots"
+    )
+    assert reasons(run, config.file, "windows.trusted_roots=[]", "artifacts.signatures.roots=root.pem") == [
+        below,
+        *others,
+    ]
+    (by, *_) = reasons(run, config.file, "artifacts.signatures.signers=[CN=Other]")
+    assert by.startswith(f"{count - 1} scripts: the copy is signed by CN=Example Inc, O=Example Inc, who is not an all")
+    (untrusted, *_) = reasons(run, config.file, "windows.trusted_roots=[]")
+    assert untrusted == (
+        f'{count - 1} scripts: the copy has an invalid signature: untrusted: the certificate of "CN=Example Root" is '
+        'missing, which issued "Example Code CA"; if the missing one is a root that you trust, add it to '
+        "windows.trusted_roots; if it is another CA, sign it again with the certificates of its CAs (osslsigncode: -ac "
+        "FILE, signtool: /ac FILE)"
+    )
+
+
+def test_lists_at_urls_are_not_checked_and_that_is_said(run: Run, tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    sign_all(config, "aws")
+    url = "https://ca.example.com/signing.crl"
+    *_, last = reasons(run, config.file, f'artifacts.signatures.crls=["{url}"]')
+    assert last == f"not checked here: the CRLs at URLs ({url}), which `imagegen build` downloads"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import hashlib
 import io
 import json
@@ -12,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from imagegen import locking, pipeline
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.download import Download, Fetched
 from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import Lock
@@ -21,6 +23,7 @@ from imagegen.errors import VerificationError
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
+from tests.authenticode.pki import make_crl, make_root
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
 from tests.signing_support import StampedSigner, signers
@@ -37,6 +40,7 @@ PINNED = ("containerd", "crictl", "cloudbase_init")
 SETS = (*(f"overrides.{name}_url.sha256=null" for name in PINNED), "artifacts.require_sha256=false")
 KUBELET = "https://artifacts.example.com/signed/kubernetes/v1.36.2/kubelet.exe"
 CRL = "https://artifacts.example.com/signing.crl"
+OTHER_CRL = "https://artifacts.example.com/other.crl"
 
 
 class Web:
@@ -191,6 +195,41 @@ def test_another_signer_needs_no_download(web: Web, command: Command, verb: str,
     assert code == 4
     assert "kubelet is signed by CN=Example Corporation, but artifacts.signatures.signers requires CN=Other" in err
     assert (web.asked, sorted(path.name for path in tmp_path.iterdir())) == ([], ["cache", "roots.pem", "x.lock.json"])
+
+
+@pytest.mark.parametrize("verb", ["plan", "render"])
+def test_a_plan_needs_all_scripts_signed(web: Web, command: Command, verb: str) -> None:
+    assert command("lock")[0] == 0
+    web.asked.clear()
+    code, out, err = command(verb, "artifacts.signatures.own_scripts.from=not-there")
+    assert (code, out, web.asked) == (4, "", [])
+    assert "scripts cannot run under the execution policy AllSigned" in err
+    folder = SHIPPED.parent / "not-there"
+    assert f"  common.psm1: the folder {folder} does not exist" in err
+    assert f"hint: run `imagegen sign-list {SHIPPED} --target aws --out DIR`" in err
+
+
+def test_a_list_that_is_about_no_signature_is_warned_of(web: Web, command: Command, tmp_path: Path) -> None:
+    web.files[OTHER_CRL] = make_crl(
+        make_root("CN=Other Root"), until=datetime.datetime(2999, 1, 1, tzinfo=datetime.UTC)
+    )
+    lists = f"artifacts.signatures.crls=[{CRL}, {OTHER_CRL}]"
+    code, _, err = command("lock", lists)
+    warning = f"warning: the CRL {OTHER_CRL} of artifacts.signatures.crls is about none of the signatures"
+    assert (code, err.count(warning), f"the CRL {CRL} " in err) == (0, 1, False), err
+    # Nothing was judged by this run: nothing is known.
+    assert "is about none" not in command("lock", lists)[2]
+    target = pipeline.prepare_target(load_today(SHIPPED, *SETS, lists), "aws")
+    run, said, crls = make_run_facts(()), list[str](), CrlUse()
+    lock = locking.read_lock_for(target, tmp_path / "x.lock.json")
+    locking.verify_signatures(
+        target, lock, tmp_path / "x.lock.json", run=run, console=Console(io.StringIO(), plain=True), crls=crls
+    )
+    crls.warn_of_unused(said.append)
+    crls.warn_of_unused(said.append)
+    assert crls.used == {CRL}
+    (only,) = said
+    assert OTHER_CRL in only
 
 
 def test_a_lock_without_signatures_is_completed_from_the_cache(web: Web, command: Command, tmp_path: Path) -> None:

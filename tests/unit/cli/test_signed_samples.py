@@ -48,7 +48,7 @@ def test_an_unsigned_script_is_refused_before_anything_is_written(run: Run, tmp_
     config = write_config(tmp_path)
     code, _, err = run("samples", config.file, "--target", "aws", "--out", tmp_path / "out", *FLANNEL)
     assert code == 4
-    assert f"{SAMPLES}{POD_SCRIPT}: {tmp_path / SIGNED} has no signed copy of it" in err
+    assert f"{SAMPLES}{POD_SCRIPT}: the folder {tmp_path / SIGNED} does not exist" in err
     assert f"run `imagegen sign-list {config.file} --target aws --out DIR`" in err
     assert not (tmp_path / "out").exists()
 

@@ -187,10 +187,10 @@ KEYWORDS = {
         "if",
     ),
     *("then", "else", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"),
-    "patternErrorMessage",
+    *("minProperties", "patternErrorMessage"),
 }
 OF_TYPES = {
-    "object": {"properties", "required", "additionalProperties"},
+    "object": {"properties", "required", "additionalProperties", "minProperties"},
     "array": {"items", "minItems", "maxItems"},
     "string": {"pattern", "minLength", "maxLength"},
     "integer": {"minimum", "maximum"},

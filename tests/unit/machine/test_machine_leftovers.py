@@ -34,7 +34,7 @@ FILES = {
         *(
             (rf"C:\Windows\Temp\{name}", "a temporary file")
             for name in (
-                *("imagegen-bundle.zip", "imagegen-start.ps1", "script-2.ps1"),
+                *("imagegen-bundle.zip", "imagegen-start.ps1", "imagegen-credentials.ps1", "script-2.ps1"),
                 *("packer-ps-env-vars-1.ps1", "packer-elevated-shell-1.ps1", "winrmcp-1.tmp", "of-a-setup.log"),
             )
         ),
@@ -49,7 +49,7 @@ FILES = {
         (r"C:\Windows\imagegen-check\plan.json", "a file of the engine"),
         *(
             (rf"{HOME}\{name}", "a file of the engine")
-            for name in ("engine.log", "state.json", "credentials.ps1", r"artifacts\a", r"docker\config.json")
+            for name in ("engine.log", "state.json", "signed-0.exe", r"artifacts\a", r"docker\config.json")
         ),
         (r"C:\Windows\Logs\CBS\CBS.log", "a log of Windows"),
         (r"C:\ProgramData\Amazon\EC2Launch\state\.run-once", "the mark of the builder's first boot"),

@@ -80,6 +80,26 @@ def test_a_later_phase_downloads_again_with_the_addresses_that_it_gets(bench: Be
     assert bench.machine.files.read(r"C:\k\tool.exe") == b"MZ"
 
 
+@pytest.mark.parametrize("cut", [8, 40, None], ids=["in the name", "in the value", "nothing"])
+def test_a_repeated_upload_is_refused_because_packer_sends_only_the_rest(bench: Bench, cut: int | None) -> None:
+    _prepare(bench, SIGNED, "")
+    data = _variables(tool=(SIGNED, ""))
+    bench.machine.files.write(FILE, b"" if cut is None else data[cut:])
+    outcome = bench.run("phase-1")
+    assert outcome.exit_code == 1
+    assert "Packer did not upload all credentials" in outcome.output
+    assert bench.fetched == []
+    assert _kept(bench) == []
+    assert not bench.machine.files.exists(FILE)
+
+
+def test_a_check_reads_no_file_that_anybody_may_have_put_there(bench: Bench) -> None:
+    _prepare(bench, SIGNED, "")
+    bench.machine.files.write(FILE, b"of another account")
+    assert bench.run("phase-1", "-Check").exit_code == 5
+    assert bench.machine.files.read(FILE) == b"of another account"
+
+
 def test_both_variables_are_read() -> None:
     auths = base64.b64encode(b'{"auths": {}}').decode()
     data = f'$env:IMAGEGEN_REGISTRIES="{auths}"; '.encode() + _variables(tool=(SIGNED, ""))

@@ -13,7 +13,7 @@ from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.authenticode.model import TrustedRoot
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.catalog.facts import table
-from imagegen.rehearsal.machine.certificates import DISALLOWED, ROOT, Certificate
+from imagegen.rehearsal.machine.certificates import DISALLOWED, ROOT, TRUSTED_PUBLISHER, Certificate
 from imagegen.rehearsal.machine.signatures import show_signature
 from tests.authenticode.pki import LATER, NOW, make_ca, make_root, make_signer, pki
 from tests.authenticode.signing import Options, sign_pe, sign_script
@@ -199,6 +199,26 @@ def test_a_file_that_windows_does_not_accept_is_not_put_into_its_place(
     assert not signing.machine.files.exists(path + ".new")
 
 
+def test_each_run_checks_the_scripts_before_their_publisher_is_trusted(signing: Bench) -> None:
+    signer = pki().signer
+    altered = sign("tool.ps1").replace(b"Write-Output 1", b"Write-Output 2")
+    signing.text("tool.ps1", altered)
+    signing.signatures[sha(altered)] = planned(signer)
+    certificate = {
+        "store": TRUSTED_PUBLISHER.rpartition("\\")[2],
+        "source": signing.text("publisher.cer", signer.der),
+        "subject": str(signer.read.subject),
+        "thumbprint": signer.read.sha1,
+        "sha256": sha(signer.der),
+    }
+    signing.bundle({"phase-1": [("certificate", certificate)]})
+    for _ in range(2):
+        outcome = signing.run("phase-1")
+        assert outcome.exit_code == 4
+        assert "tool.ps1 was changed after" in outcome.output
+        assert signing.machine.certificates.find(signer.read.sha1, TRUSTED_PUBLISHER) is None
+
+
 @pytest.mark.parametrize(
     ("name", "code", "says"),
     [
@@ -288,8 +308,12 @@ def test_a_timestamp_whose_root_is_there_outlives_the_certificate(signing: Bench
 def test_a_stock_windows_trusts_only_what_it_needs_itself(stock: Machine) -> None:
     rows = table("roots")["stock"].values()
     assert stock.certificates.thumbprints(ROOT) == {row["thumbprint"] for row in rows}
-    public = {root.certificate.sha1 for root in read_public_roots()[0]}
-    assert stock.certificates.thumbprints(ROOT) <= public
+    public = {root.certificate.sha1: root.certificate.subject for root in read_public_roots()[0]}
+    found = {str(public[thumbprint]) for thumbprint in stock.certificates.thumbprints(ROOT)}
+    # Of all public CAs, only the one with which old Windows was timestamped.
+    (other,) = [name for name in found if "Microsoft" not in name]
+    assert "CN=Thawte Timestamping CA" in other
+    assert len(found) < len(public) / 10
 
 
 @pytest.fixture

@@ -527,7 +527,7 @@ def test_a_complete_lock_needs_no_credentials_of_registries(
     file.write_bytes(lock_bytes(known))
     run = RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
     console = Console(io.StringIO(), plain=True)
-    assert locking.look_up([target], file, run=run, console=console).images == known.images
+    assert locking.look_up([target], file, run=run, console=console).lock.images == known.images
     with pytest.raises(ConfigError, match="APP_USER and APP_LOGIN must have the credentials"):
         locking.upgrade([target], file, (), run=run, console=console)
 
@@ -664,6 +664,17 @@ def test_a_build_without_the_credentials_of_a_registry_fails_before_the_cloud_is
         with pytest.raises(ConfigError, match=r"APP_LOGIN must have the credentials of registry\.example\.com"):
             start()
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.usefixtures("world")
+def test_the_record_has_the_digest_of_the_lock_that_was_read(
+    build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not of what the file has later: its signatures take minutes, and somebody may change branches."""
+    file = tmp_path / "lock.json"
+    before = hashlib.sha256(file.read_bytes()).hexdigest()
+    monkeypatch.setattr(pipeline, "verify_signatures", lambda *_, **__: file.write_text("{}"))
+    assert build().inputs.lock_sha256 == before
 
 
 def test_nothing_is_built_of_files_whose_signatures_are_wrong(

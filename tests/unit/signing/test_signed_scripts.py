@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.errors import ConfigError, VerificationError
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
@@ -126,18 +127,24 @@ FAULTS: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
     ),
     "a signature of another script": (
         lambda _: TEXT + sign_script(b"Write-Output 1\n", signers().signer)[len(b"Write-Output 1\n") :],
-        f"/{SIGNED}/{PATH} is altered: the file was changed after it was signed",
+        f"/{SIGNED}/{PATH} has an invalid signature: altered: the file was changed after it was signed",
     ),
-    "a broken block": (lambda data: data.replace(b"End signature", b"End"), f"/{SIGNED}/{PATH} is altered: "),
+    "a broken block": (
+        lambda data: data.replace(b"End signature", b"End"),
+        f"/{SIGNED}/{PATH} has an invalid signature: altered: ",
+    ),
     "a weak digest": (
         lambda _: sign_script(TEXT, signers().signer, Options(digest="sha1")),
-        f"/{SIGNED}/{PATH} is weak digest: ",
+        f"/{SIGNED}/{PATH} has an invalid signature: weak digest: ",
     ),
     "another root": (
         lambda _: sign_script(TEXT, signers().stranger),
-        f"/{SIGNED}/{PATH} is untrusted: ",
+        f"/{SIGNED}/{PATH} has an invalid signature: untrusted: ",
     ),
-    "self-signed": (lambda _: sign_script(TEXT, SELF_SIGNED), f"/{SIGNED}/{PATH} is untrusted: "),
+    "self-signed": (
+        lambda _: sign_script(TEXT, SELF_SIGNED),
+        f"/{SIGNED}/{PATH} has an invalid signature: untrusted: ",
+    ),
 }
 
 
@@ -196,7 +203,9 @@ def test_only_the_listed_roots_count(tmp_path: Path) -> None:
     sign_all(config, "aws")
     with pytest.raises(VerificationError) as raised:
         decide(config, "aws")
-    assert f'{PATH} is untrusted: the certificate of "CN=Example Root" is missing' in "".join(raised.value.details)
+    assert f'{PATH} has an invalid signature: untrusted: the certificate of "CN=Example Root" is missing' in "".join(
+        raised.value.details
+    )
 
 
 def test_a_signer_that_a_file_revokes_is_named(tmp_path: Path) -> None:
@@ -206,7 +215,24 @@ def test_a_signer_that_a_file_revokes_is_named(tmp_path: Path) -> None:
     sign_all(config, "aws")
     with pytest.raises(VerificationError) as raised:
         decide(config, "aws")
-    assert " is revoked: " in raised.value.details[0]
+    assert " has an invalid signature: revoked: " in raised.value.details[0]
+
+
+def test_the_lists_that_a_build_has_downloaded_count_and_what_they_are_about_is_noted(tmp_path: Path) -> None:
+    signer, ca, root = signers().signer.chain
+    url, other = "https://ca.example.com/signing.crl", make_crl(root)
+    config = write_config(tmp_path, sets=(f'artifacts.signatures.crls=["{url}"]',))
+    sign_all(config, "aws")
+    # A plan downloads nothing.
+    assert decide(config, "aws").plan.build.all_signed
+    target, lock = pipeline.prepare_target(config, "aws"), make_test_lock(config, "aws")
+    crls = CrlUse({url: make_crl(ca), "root.crl": other, "other.crl": make_crl(signers().stranger.chain[-1])})
+    assert pipeline.decide(target, lock, crls).plan.build.all_signed
+    assert crls.used == {url, "root.crl"}
+    revoking = CrlUse({url: make_crl(ca, [(signer, signer.read.not_before, None)])})
+    with pytest.raises(VerificationError) as raised:
+        pipeline.decide(target, lock, revoking)
+    assert " has an invalid signature: revoked: " in raised.value.details[0]
 
 
 def test_a_copy_may_have_any_name_and_folder(tmp_path: Path) -> None:

@@ -594,7 +594,7 @@ def _variables(key: str = "registry.example.com", auth: str = "YTpi") -> bytes:
         (_variables("docker.io"), "has not the credentials of registry.example.com"),
         (b'$env:IMAGEGEN_REGISTRIES=""; ', "has not the credentials of registry.example.com"),
         (b"IMAGEGEN_REGISTRIES=1", "has not the form in which Packer's powershell provisioner writes variables"),
-        (None, "expected the upload of the variables to C:/ProgramData/imagegen/credentials.ps1"),
+        (None, "expected the upload of the variables to C:/Windows/Temp/imagegen-credentials.ps1"),
     ],
 )
 def test_credentials_come_in_front_of_the_phase_that_needs_them(data: bytes | None, fault: str) -> None:
@@ -643,7 +643,7 @@ def _addresses(url: str, authorization: str = "", name: str = "tool") -> bytes:
         ("token", _addresses(_URL, "Bearer YTpi", name="other"), "has not the addresses of tool"),
         ("token", b'$env:IMAGEGEN_DOWNLOADS=""; ', "has not the addresses of tool"),
         ("token", _variables(), "has not the credentials of no registry"),
-        ("token", None, "expected the upload of the variables to C:/ProgramData/imagegen/credentials.ps1"),
+        ("token", None, "expected the upload of the variables to C:/Windows/Temp/imagegen-credentials.ps1"),
     ],
 )
 def test_addresses_come_in_front_of_the_phase_that_downloads(way: str, data: bytes | None, fault: str) -> None:

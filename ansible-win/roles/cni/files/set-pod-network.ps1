@@ -72,7 +72,7 @@ function Set-Network { [CmdletBinding()] param([string]$Request, [string]$NodeAd
     # The node's adapter is another one now, with the same address. Its address comes back after some seconds.
     Enable-Forwarding -Address $NodeAddress
     $name = "$($wanted.Name)_ep"
-    $endpoint = @(Invoke-Hns -Method GET -Path '/endpoints/' -Request '') | Where-Object -FilterScript { $_.Name -eq $name } | Select-Object -First 1
+    $endpoint = @(Invoke-Hns -Method GET -Path '/endpoints/' -Request '') | Where-Object -FilterScript { $_.PSObject.Properties['Name'] -and $_.Name -eq $name } | Select-Object -First 1
     if ($null -eq $endpoint) {
         # Without this gateway, HNS gives the node a second default route, to an address that nobody has.
         $endpoint = Invoke-Hns -Method POST -Path '/endpoints/' -Request (ConvertTo-Json -Depth 2 -InputObject @{ Name = $name; VirtualNetwork = $network.ID; IPAddress = $EndpointAddress; GatewayAddress = '0.0.0.0' })
@@ -89,8 +89,10 @@ function Start-NodeService { [CmdletBinding()] param([string]$Line)
     elseif ($value) { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType MultiString -Value ($text -split '\|') -Force }
     Set-Service -Name $name -StartupType Automatic
     # One that runs has the values of an earlier call.
-    Stop-Service -Name $name -Force
-    Start-Service -Name $name
+    $context = @{ Clock = [System.Diagnostics.Stopwatch]::StartNew(); LimitSeconds = 60 }
+    Wait-ServiceState -Name $name -State 'stopped' -Context $context
+    # nssm runs, and pauses for some seconds whenever its program has ended: then it starts the program again, and nothing needs to wait for it.
+    if ($value) { $null = (Get-Service -Name $name).Start() } else { Wait-ServiceState -Name $name -State 'running' -Context $context }
 }
 
 # The name under which kubelet registered: kubeadm's argument, or the machine's own name.

@@ -23,7 +23,7 @@ function Register-Plugin { [CmdletBinding()] param()
     if (-not (Test-Path -LiteralPath "HKLM:\$($script:Locked)")) { throw "Windows has no key HKLM:\$($script:Locked)" }
     Restore-Access
     $before = (Get-Acl -LiteralPath "HKLM:\$($script:Locked)").Sddl
-    [System.IO.File]::WriteAllText($script:Saved, $before)
+    Write-TextFile -Path $script:Saved -Text $before
     try {
         Set-Access -Text 'O:BA' -Part 'Owner' -Right 'TakeOwnership'
         # Full control for administrators, as the first entry.
@@ -45,8 +45,8 @@ function Set-Access { [CmdletBinding()] param([string]$Text, [string]$Part, [str
 function Restore-Access { [CmdletBinding()] param()
     if (-not [System.IO.File]::Exists($script:Saved)) { return }
     $before = [System.IO.File]::ReadAllText($script:Saved)
-    # A script that was killed before it opened the key left nothing to restore, and no right to do so.
-    if ((Get-Acl -LiteralPath "HKLM:\$($script:Locked)").Sddl -cne $before) { Set-Access -Text $before -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership' }
+    # A script that was killed before it opened the key left nothing to restore, and no right to do so. A text without entries, of a damaged disk, would open the key to everyone.
+    if ($before.IndexOf('D:', [System.StringComparison]::Ordinal) -ge 0 -and (Get-Acl -LiteralPath "HKLM:\$($script:Locked)").Sddl -cne $before) { Set-Access -Text $before -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership' }
     [System.IO.File]::Delete($script:Saved)
 }
 

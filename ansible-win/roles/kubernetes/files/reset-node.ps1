@@ -36,8 +36,9 @@ try {
     $rights = '*S-1-5-18:(OI)(CI)F', '*S-1-5-32-544:(OI)(CI)F', '*S-1-5-32-545:(OI)(CI)M'
     $null = Invoke-Native -FilePath (Get-SystemTool -Name 'icacls.exe') -ArgumentList (@("$state\pods", '/inheritance:r', '/grant:r') + $rights)
     # kubeadm leaves the configuration and the networks of pods. Last, because the node has no connection while its bridge is removed.
+    # HNS may answer with nothing. Without -ErrorAction, a refusal would not end this script where another one calls it: the cmdlets are functions of a module.
     if ([System.IO.Directory]::Exists('C:\etc\cni\net.d')) { foreach ($file in [System.IO.Directory]::GetFiles('C:\etc\cni\net.d')) { [System.IO.File]::Delete($file) } }
-    Get-HnsNetwork | Where-Object -FilterScript { $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork
+    Get-HnsNetwork | Where-Object -FilterScript { $_ -and $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork -ErrorAction Stop
 }
 finally {
     # As on the image: set-pod-network.ps1 starts the others when the node has joined again.

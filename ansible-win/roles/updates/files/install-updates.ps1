@@ -56,7 +56,7 @@ function Invoke-Step { [CmdletBinding()] param($Worker, [string]$Step, [object[]
 }
 
 Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
-$told = [ordered]@{ found = @(); installed = @(); failed = @(); restart = $false; code = '' }
+$told = [ordered]@{ found = @(); installed = @(); failed = @(); restart = $false; code = ''; message = '' }
 try {
     $wanted = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Order))
     $session = New-Object -ComObject 'Microsoft.Update.Session'
@@ -70,6 +70,10 @@ try {
     $done = @(Invoke-Step -Worker $installer -Step 'install' -Updates $here -Told $told)
     $told.installed = @(foreach ($update in $done) { Get-Kb -Update $update })
 }
-catch { $told.code = '0x{0:x8}' -f $_.Exception.GetBaseException().HResult }
+catch {
+    $cause = $_.Exception.GetBaseException()
+    # The codes of other errors than Windows Update's explain nothing.
+    $told.code, $told.message = ('0x{0:x8}' -f $cause.HResult), $(if ($cause -isnot [System.Runtime.InteropServices.COMException]) { $cause.Message })
+}
 Write-TextFile -Path $Answer -Text (ConvertTo-AsciiJson -Value $told)
 exit 0

@@ -32,10 +32,11 @@ def put(machine: Machine, wanted: Certificate, supplies: Supplies) -> bool:
     data = machine.files.read(f"{supplies.bundle}\\{wanted.source}")
     if (found := digest(data)) != wanted.sha256:
         raise RefusedByWindows(f"the sha256 of {wanted.source} is {found}, not {wanted.sha256}")
-    thumbprint = hashlib.sha1(data, usedforsecurity=False).hexdigest().upper()
-    machine.certificates.add(Stored(thumbprint, data), _store(wanted))
+    # First: the next run would find the certificate, and check nothing.
     if _store(wanted) == TRUSTED_PUBLISHER:
         _check_scripts(machine, wanted, supplies)
+    thumbprint = hashlib.sha1(data, usedforsecurity=False).hexdigest().upper()
+    machine.certificates.add(Stored(thumbprint, data), _store(wanted))
     return False
 
 

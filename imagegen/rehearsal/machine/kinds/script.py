@@ -9,6 +9,7 @@ from imagegen.rehearsal.machine.bundle import HOME
 from imagegen.rehearsal.machine.kinds.kind import digest
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.script_policy import check_script
+from imagegen.rehearsal.machine.signatures import check_signature
 from imagegen.resources.kinds import POWERSHELL, RESTART_NEEDED
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def put(machine: Machine, wanted: Script, supplies: Supplies) -> bool:
         raise RefusedByWindows(f"cannot find {POWERSHELL}")
     if (found := digest(machine.files.read(f"{supplies.bundle}\\{wanted.source}"))) != wanted.sha256:
         raise RefusedByWindows(f"the sha256 of {wanted.source} is {found}, not {wanted.sha256}")
+    check_signature(machine, machine.files.read(f"{supplies.bundle}\\{wanted.source}"), wanted.source, supplies)
     check_script(machine, f"{supplies.bundle}\\{wanted.source}")
     usual = 0 if 0 in wanted.good_exit_codes else wanted.good_exit_codes[0]
     code = machine.script_exit_codes.get(wanted.name, usual)
