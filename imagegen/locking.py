@@ -5,6 +5,7 @@ The second stage of the pipeline. It alone writes a lock.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import hashlib
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
+from imagegen.artifacts.credentials import with_credentials
 from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.drift import Change, compare_locks, moved_redirects
+from imagegen.artifacts.image_mirror import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.artifacts.lock import Lock, StoredLock, lock_bytes, read_stored_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
 from imagegen.artifacts.lookup import verify_signatures as verify_locked
@@ -35,7 +38,8 @@ from imagegen.signing.config_files import check_own_files
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagegen.artifacts.lock import LockedBase
+    from imagegen.artifacts.image_lookup import ImageRequest, LockedImage
+    from imagegen.artifacts.lock import LockedArtifact, LockedBase
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.artifacts.signature_request import TrustSources
     from imagegen.authenticode.model import Trust
@@ -161,7 +165,8 @@ def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFact
     for target in targets[1:]:
         check_complete(target, lock, file)
     _check_age(targets, lock, run)
-    digests = {lock.artifacts[name].sha256 for name in _requests(targets)}
+    wanted = {**_requests(targets), **tarball_requests(_images(targets), lock.images)}
+    digests = {lock.artifacts[name].sha256 for name in wanted}
     whole = open_cache(run, console).verify(digests)
     absent = f", {len(digests - whole)} not in the cache" if digests - whole else ""
     console.say(f"{file} is complete: {counted(len(whole), 'file')} verified in the cache{absent}")
@@ -180,6 +185,10 @@ def _say_locked(lock: Lock, file: Path, console: Console) -> None:
 
 def _requests(targets: Sequence[PreparedTarget]) -> Mapping[str, ArtifactRequest]:
     return {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
+
+
+def _images(targets: Sequence[PreparedTarget]) -> dict[str, ImageRequest]:
+    return {name: request for target in targets for name, request in target.images.items()}
 
 
 def _check_age(targets: Sequence[PreparedTarget], lock: Lock, run: RunFacts) -> None:
@@ -201,11 +210,13 @@ def _look_up(
     console: Console,
     crls: CrlUse | None = None,
 ) -> Lock:
-    images_asked = {name: request for target in targets for name, request in target.images.items()}
+    images_asked = _images(targets)
+    pulled = {name: request for name, request in images_asked.items() if not request.mirror}
+    mirrored = {name: request for name, request in images_asked.items() if request.mirror}
     crls = crls or CrlUse()
     _check_own_files(targets, run, console, crls)
     # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
-    asking = targets if find_unlocked_images(images_asked, old, refresh) else ()
+    asking = targets if find_unlocked_images(pulled, old, refresh) else ()
     credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
     bases = _look_up_bases(targets, old, refresh, run, console)
     requests, sources = _requests(targets), _sources(targets, file, run, console, crls)
@@ -215,11 +226,39 @@ def _look_up(
     # Other artifacts, and signed scripts, are judged by a build: a CRL may be about those.
     if policy and policy.requests.keys() <= policy.crls.judged and not targets[0].spec.facts.all_signed:
         policy.crls.warn_of_unused(console.warn)
-    images = lock_images(images_asked, old, sources.ask, refresh=refresh, console=console, credentials=credentials)
+    mirror = ImageMirror(targets[0].mirror_url or "", with_credentials(sources.ask, sources.private))
+    images = {
+        **lock_images(pulled, old, sources.ask, refresh=refresh, console=console, credentials=credentials),
+        **lock_images(mirrored, old, sources.ask, refresh=refresh, console=console, mirror=mirror),
+    }
+    artifacts |= _lock_tarballs(mirrored, images, mirror, old, sources, refresh)
     if old and len(targets) < len(targets[0].loaded.specs):
         # The others' entries: what is looked up for one target takes nothing from another.
         artifacts, images = {**old.artifacts, **artifacts}, {**old.images, **images}
     return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
+
+
+def _lock_tarballs(
+    requests: Mapping[str, ImageRequest],
+    images: Mapping[str, LockedImage],
+    mirror: ImageMirror,
+    old: Lock | None,
+    sources: Sources,
+    refresh: Refresh,
+) -> dict[str, LockedArtifact]:
+    """The tarballs of the mirror that have the images of the lock: exactly those, whoever looked them up."""
+    tarballs = tarball_requests(requests, images)
+    for name, request in requests.items():
+        tarball = tarballs[tarball_name(request.name)]
+        known = old.artifacts.get(tarball.name) if old else None
+        if known is None or not known.answers(tarball):
+            # Before gigabytes are downloaded.
+            mirror.check(name, images[name])
+    # A container image has no quarantine and no Authenticode signature.
+    sources = dataclasses.replace(sources, needs_time=False, signatures=None)
+    found = lock_artifacts(tarballs, old, sources, refresh)
+    reject_other_images(requests.values(), images, found)
+    return found
 
 
 def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse) -> Sources:

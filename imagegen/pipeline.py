@@ -17,8 +17,10 @@ import imagegen
 from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
 from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.image_lookup import ImageRequest
+from imagegen.artifacts.image_mirror import tarball_requests
 from imagegen.artifacts.lock import Lock, StoredLock
 from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.artifacts.request import ArtifactRequest
 from imagegen.artifacts.signature_request import SignatureRequest, TrustSources
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
@@ -77,6 +79,10 @@ class PreparedTarget:
     def images(self) -> Mapping[str, ImageRequest]:
         """The container images that it puts on the machine, by their whole names."""
         return image_requests(self.steps, self.spec)
+
+    def downloads(self, lock: Lock) -> Mapping[str, ArtifactRequest]:
+        """Everything that the machine downloads, by name: artifacts, and tarballs of container images."""
+        return artifact_requests(self.steps) | tarball_requests(self.images, lock.images)
 
     @functools.cached_property
     def signatures(self) -> Mapping[str, SignatureRequest]:
@@ -215,7 +221,7 @@ def plan_image(target: PreparedTarget, stored: StoredLock, decision: Decision, o
         config_sha256=digest(target.loaded.config.model_dump(mode="json")),
         lock_sha256=stored.sha256,
         base_request=lock.base_images[target.name].request,
-        artifacts=record_artifacts(decision.plan, artifact_requests(target.steps), lock),
+        artifacts=record_artifacts(decision.plan, target.downloads(lock), lock),
         folder=build_folder(decision.plan, out),
         out=out,
     )

@@ -23,7 +23,8 @@ import hypothesis
 import pytest
 
 from imagegen import contents, loading, pipeline
-from imagegen.artifacts.image_lookup import LockedImage, look_up_image
+from imagegen.artifacts.image_lookup import Answer, LockedImage, look_up_image
+from imagegen.artifacts.image_mirror import ImageMirror, tarball_requests
 from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
@@ -33,6 +34,7 @@ from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
 from imagegen.rehearsal import artifacts
 from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.network.image_mirror import make_image_mirror
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.steps import evaluate
 from imagegen.steps import model as steps_model
@@ -248,8 +250,19 @@ def _lock_for(prepared: Iterable[pipeline.PreparedTarget], sign: Sign | None = N
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)
         bases[target.name] = looked_up(spec.provider, request)
         for name, image in target.images.items():
-            images[name] = look_up_image(image, Registries([name], image.mirrors).ask)
+            if image.mirror:
+                copies = make_image_mirror(image.mirror, [image.name])
+                mirror = ImageMirror(image.mirror, functools.partial(_answer, copies))
+                images[name] = mirror.look_up(image)
+                tarballs = tarball_requests({name: image}, images)
+                files |= {key: locked(request, copies[request.url]) for key, request in tarballs.items()}
+            else:
+                images[name] = look_up_image(image, Registries([name], image.mirrors).ask)
     return Lock(artifacts=files, base_images=bases, images=images)
+
+
+def _answer(files: Mapping[str, bytes], url: str, _headers: Mapping[str, str], _authorization: str) -> Answer:
+    return Answer(200, {}, files[url]) if url in files else Answer(404, {}, b"")
 
 
 @dataclasses.dataclass(frozen=True)

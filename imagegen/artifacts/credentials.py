@@ -13,10 +13,13 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.request import host_of, shown_url
 from imagegen.errors import ConfigError, RefusedError
+
+if TYPE_CHECKING:
+    from imagegen.artifacts.image_lookup import Answer, Ask
 
 # For each host, the way to sign in by the keys of the config: names of environment variables, or that of a cloud.
 Ways = Mapping[str, Mapping[str, str]]
@@ -163,3 +166,15 @@ def hint_for(url: str, *, is_private: bool) -> str:
     if is_private:
         return f"check the credentials of {host} in artifacts.credentials, and whether they may read {shown_url(url)}"
     return f"write {host} into artifacts.credentials, with the name of the variable that has its credentials"
+
+
+def with_credentials(ask: Ask, private: PrivateHosts | None) -> Ask:
+    """Asks hosts for documents, those that need credentials with theirs."""
+
+    def ask_privately(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        address = Address(url, authorization)
+        if private and private.is_private(url):
+            address = private.address(url)
+        return ask(address.url, headers, address.authorization)
+
+    return ask_privately

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # 10.0 and then the build: the first three numbers of os.version.
 _BUILD: Final = 2
+# As much as a registry may answer.
+_LONGEST_INDEX: Final = 8 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +57,8 @@ class ImageRequest:
     """Older builds, the newest first, whose images the machine can run only with Hyper-V isolation."""
     hosts: HostPolicy = ANY_HOST
     """The hosts that may be asked for a token."""
+    mirror: str = ""
+    """The URL of the mirror of all downloads that has the image: then no registry is asked. Empty if it is pulled."""
 
 
 OsVersion = Annotated[str, pydantic.StringConstraints(pattern=r"^(10\.0\.[0-9]{5}(\.[0-9]{1,6})?)?$")]
@@ -77,11 +82,29 @@ class LockedImage(Strict):
     """The chain id of its layers: under this name containerd keeps them when they are unpacked."""
     size: Size
     """Of its compressed layers, in bytes."""
+    index: Annotated[str, pydantic.Field(max_length=_LONGEST_INDEX)] | None = None
+    """The index of an image that is named by its digest and comes from a mirror. It proves that the manifest is one of
+    this digest: no runtime sees the index."""
 
     def answers(self, request: ImageRequest) -> bool:
         """Whether this entry was looked up for this machine, and has the digest of the name."""
         runs = not self.os_version or build_of(self.os_version) in (*request.builds, *request.isolated_builds)
-        return runs and self.windows_build == request.builds[0] and request.name.digest in ("", self.digest)
+        is_wanted = request.name.digest in ("", self.digest)
+        if request.mirror and request.name.digest and not self._is_proven():
+            return False
+        return runs and self.windows_build == request.builds[0] and is_wanted
+
+    def _is_proven(self) -> bool:
+        if self.manifest == self.digest:
+            return True
+        index = self.index or ""
+        if f"sha256:{hashlib.sha256(index.encode()).hexdigest()}" != self.digest:
+            return False
+        try:
+            return self.manifest in [row["digest"] for row in json.loads(index)["manifests"]]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            # Whatever has this digest is no index.
+            return False
 
     def needs_isolation(self, request: ImageRequest) -> bool:
         """Whether the machine can run it only with Hyper-V isolation."""
@@ -101,7 +124,7 @@ def look_up_image(request: ImageRequest, ask: Ask, credentials: str = "") -> Loc
     errors: list[str] = []
     for client in clients_for(request, ask, credentials):
         try:
-            return _look_up(request, client)
+            return find_at(request, client)
         except NotThereError as error:
             errors.append(str(error))
     raise RefusedError(
@@ -111,14 +134,15 @@ def look_up_image(request: ImageRequest, ask: Ask, credentials: str = "") -> Loc
     )
 
 
-def _look_up(request: ImageRequest, client: RegistryClient) -> LockedImage:
+def find_at(request: ImageRequest, client: RegistryClient) -> LockedImage:
+    """Look up an image at one place."""
     try:
-        return _look_up_at(request, client)
+        return _read(request, client)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise VerificationError(f"{client.shown} has an image {request.name} that is not valid: {error}") from error
 
 
-def _look_up_at(request: ImageRequest, client: RegistryClient) -> LockedImage:
+def _read(request: ImageRequest, client: RegistryClient) -> LockedImage:
     top = client.get("manifests", request.name.digest or request.name.tag)
     digest = f"sha256:{hashlib.sha256(top).hexdigest()}"
     if request.name.digest not in ("", digest):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache
-from imagegen.artifacts.credentials import Address
+from imagegen.artifacts.credentials import Address, with_credentials
 from imagegen.artifacts.download import Download, Fetched, UnchangedError, check_digest, writing
 from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
@@ -39,6 +39,7 @@ from imagegen.lines import counted
 
 if TYPE_CHECKING:
     from imagegen.artifacts.credentials import PrivateHosts
+    from imagegen.artifacts.image_mirror import ImageMirror
     from imagegen.artifacts.signatures import CheckedSignatures
     from imagegen.authenticode.model import Trust
     from imagegen.console import Console
@@ -92,6 +93,7 @@ def lock_images(
     refresh: Refresh,
     console: Console,
     credentials: Mapping[str, str] = MappingProxyType({}),
+    mirror: ImageMirror | None = None,
 ) -> dict[str, LockedImage]:
     """The container images for a lock. `credentials` are those of registries, by their names."""
     unlocked = find_unlocked_images(requests, old, refresh)
@@ -99,7 +101,8 @@ def lock_images(
     found = {name: image for name, image in (old.images if old else {}).items() if name in kept}
     for name in sorted(unlocked):
         with console.task(f"looking up {name}", None):
-            found[name] = look_up_image(requests[name], ask, credentials.get(requests[name].name.registry, ""))
+            request, basic = requests[name], credentials.get(requests[name].name.registry, "")
+            found[name] = mirror.look_up(request) if mirror else look_up_image(request, ask, basic)
     return dict(sorted(found.items()))
 
 
@@ -138,9 +141,7 @@ class Sources:
         Many files of a folder would have one list of digests: if there is none, it is asked for once."""
         if url in self.absent:
             return Answer(_NOT_FOUND, {}, b"")
-        address = self.address(url)
-        private = address() if address else Address(url, authorization)
-        answer = self.ask(private.url, headers, private.authorization)
+        answer = with_credentials(self.ask, self.private)(url, headers, authorization)
         if answer.status == _NOT_FOUND:
             self.absent.add(url)
         return answer

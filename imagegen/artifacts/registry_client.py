@@ -54,6 +54,9 @@ def clients_for(request: ImageRequest, ask: Ask, credentials: str = "") -> list[
 class RegistryClient:
     """One place that may have the image: a mirror, or the registry itself."""
 
+    has_tokens = True
+    """Whether an address is complete only with the token that the last document needed."""
+
     def __init__(self, base: str, shown: str, name: ImageName, ask: Ask, hosts: HostPolicy, credentials: str) -> None:
         self.shown = shown
         self._base, self._name, self._ask, self._hosts = base, name, ask, hosts

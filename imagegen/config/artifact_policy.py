@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
-from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, RelativePath
+from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, Registry, RelativePath
 from imagegen.documents.problems import quoted, type_of
 from imagegen.errors import InvalidValue
 from imagegen.providers.registry import PROVIDERS
@@ -217,8 +217,14 @@ class ArtifactPolicy(Strict):
 
     mirror: HttpsUrl | None = pydantic.Field(
         default=None,
-        description="A mirror of the public URLs: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
+        description="A mirror of the public URLs: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`. Container "
+        "images come from it too, as `imagegen artifacts mirror` writes them.",
         examples=["https://artifacts.example.com/mirror"],
+    )
+    pull_from: list[Registry] = pydantic.Field(
+        default=[],
+        description="The registries in your network: their container images are pulled, and do not come from `mirror`.",
+        examples=[["registry.example.com"]],
     )
     allowed_hosts: list[HostAndPort] = pydantic.Field(
         default=[],

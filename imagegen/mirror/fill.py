@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.mirror_layout import Index, IndexedFile, IndexedImage
 from imagegen.artifacts.parallel import results_of, run_all
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ConfigError, VerificationError
 from imagegen.lines import counted
 from imagegen.mirror.folder import open_folder
 from imagegen.mirror.images import RESUME_HINT, ImageCopier, WantedImage
-from imagegen.mirror.index import Index, IndexedFile, IndexedImage, add_to_index, read_index
+from imagegen.mirror.index import add_to_index, read_index
 from imagegen.mirror.paths import file_path, reject_overlaps
 from imagegen.mirror.source import Origin, Place, Source
 from imagegen.providers.storage import storages
@@ -86,7 +87,11 @@ def fill(
         label = f"copying {counted(len(missing), 'file')}"
         copied = run_all(lambda one: _copy(one, store, source), missing, label, source.console, source.stop)
         results_of(copied, "files", RESUME_HINT)
-        entries += [copier.copy(one) for one in to_pull]
+        for one in to_pull:
+            entry = copier.copy(one)
+            entries.append(entry)
+            # A run that is killed now need not copy this image again.
+            add_to_index(store, Index(images={one.key: entry}))
         add_to_index(store, _entries(wanted, entries, images, when))
     return Filled(
         copied={one.path: one.size for one in missing},

@@ -13,15 +13,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.credentials import with_credentials
 from imagegen.artifacts.download import LIMIT_BYTES, StatusError, writing
+from imagegen.artifacts.image_mirror import ImageMirror
+from imagegen.artifacts.mirror_layout import (
+    Index,
+    IndexedImage,
+    IndexedTarball,
+    blob_path,
+    image_folder,
+    image_key,
+    tarball_path,
+)
 from imagegen.artifacts.parallel import results_of, run_all
 from imagegen.artifacts.registry_client import NotThereError, RegistryClient, clients_for
 from imagegen.errors import ImagegenError, RefusedError
 from imagegen.mirror.image_manifest import Blob, ImageManifest, config_digest, read_manifest
-from imagegen.mirror.index import Index, IndexedImage, IndexedTarball, image_key
-from imagegen.mirror.paths import image_folder, tarball_path
 from imagegen.mirror.source import Origin, Place, Source
-from imagegen.mirror.tarball import blob_path, layout_documents, write_tarball
+from imagegen.mirror.tarball import layout_documents, write_tarball
 
 if TYPE_CHECKING:
     from imagegen.artifacts.image_lookup import ImageRequest, LockedImage
@@ -52,6 +61,18 @@ class WantedImage:
     def folder(self) -> str:
         return image_folder(self.request.name, self.locked.manifest)
 
+    def find_places(self) -> list[RegistryClient]:
+        """Where it can be copied from: another mirror, or the places from which a runtime would pull it."""
+        request, origin = self.request, self.origin
+        if request.mirror:
+            mirror = ImageMirror(request.mirror, with_credentials(origin.ask, origin.private))
+            return [mirror.open(request, self.locked.digest, self.locked.manifest)]
+        return clients_for(request, origin.ask, origin.registry_credentials().get(request.name.registry, ""))
+
+
+def _is_too_large(image: ImageManifest) -> bool:
+    return sum(image.blobs.values()) > LIMIT_BYTES
+
 
 class ImageCopier:
     """Copies images to one mirror."""
@@ -66,17 +87,16 @@ class ImageCopier:
         entry = index.images.get(wanted.key)
         if entry is None or entry.path != wanted.folder:
             return None
-        if (image := self._read_stored(wanted)) is None:
+        if (image := self._read_stored(wanted)) is None or self._read_document(wanted, wanted.locked.digest) is None:
             return None
         missing = [digest for digest, size in image.blobs.items() if not self._has_blob(wanted, digest, size)]
         tarball = entry.tarball
-        if missing or (tarball and not self._has(tarball.path, tarball.sha256, tarball.size)):
-            return None
-        return entry
+        is_whole = self._has(tarball.path, tarball.sha256, tarball.size) if tarball else _is_too_large(image)
+        return entry if is_whole and not missing else None
 
     def copy(self, wanted: WantedImage) -> IndexedImage:
         """Copy what is missing of an image."""
-        client, image = self._pull_documents(wanted)
+        client, image, index = self._pull_documents(wanted)
         opener = _LayerOpener(self._source, wanted, client)
         layers = list({layer.digest: layer for layer in image.layers}.values())
 
@@ -88,7 +108,7 @@ class ImageCopier:
         label = f"copying the layers of {wanted.name}"
         results_of(run_all(copy_layer, layers, label, self._source.console, self._source.stop), "files", RESUME_HINT)
         # The documents come last: a folder with them is complete.
-        for path, data in reversed(layout_documents(image).items()):
+        for path, data in reversed({**layout_documents(image), blob_path(wanted.locked.digest): index}.items()):
             self._put_bytes(f"{wanted.folder}/{path}", data)
         return IndexedImage(
             name=wanted.name,
@@ -97,14 +117,12 @@ class ImageCopier:
             os_version=wanted.locked.os_version,
             path=wanted.folder,
             size=wanted.locked.size,
-            tarball=self._copy_tarball(wanted, image, opener) if wanted.request.name.tag else None,
+            tarball=self._copy_tarball(wanted, image, opener),
             when=self._when,
         )
 
     def _copy_tarball(self, wanted: WantedImage, image: ImageManifest, opener: _LayerOpener) -> IndexedTarball | None:
-        if sum(image.blobs.values()) > LIMIT_BYTES:
-            limit = f"{LIMIT_BYTES / 2**30:g} GiB"
-            self._source.console.warn(f"{wanted.name} is larger than {limit}: the mirror has no tarball of it")
+        if _is_too_large(image):
             return None
         name, part = wanted.request.name, self._source.parts / secrets.token_hex(16)
         path = tarball_path(name, image.digest)
@@ -120,16 +138,16 @@ class ImageCopier:
             part.unlink(missing_ok=True)
         return IndexedTarball(path=path, sha256=sha256, size=size)
 
-    def _pull_documents(self, wanted: WantedImage) -> tuple[RegistryClient, ImageManifest]:
-        """The manifest and the configuration, and the place that has them."""
-        request, locked = wanted.request, wanted.locked
-        credentials = wanted.origin.registry_credentials().get(request.name.registry, "")
+    def _pull_documents(self, wanted: WantedImage) -> tuple[RegistryClient, ImageManifest, bytes]:
+        """The manifest with the configuration, what the name means, and the place that has them."""
+        locked = wanted.locked
         errors: list[str] = []
-        for client in clients_for(request, wanted.origin.ask, credentials):
+        for client in wanted.find_places():
             try:
                 manifest = client.read_bytes("manifests", locked.manifest)
                 config = client.read_bytes("blobs", config_digest(manifest, wanted.name))
-                return client, read_manifest(wanted.name, locked, manifest, config)
+                index = client.read_bytes("manifests", locked.digest)
+                return client, read_manifest(wanted.name, locked, manifest, config), index
             except NotThereError as error:
                 errors.append(str(error))
         raise RefusedError(
@@ -140,14 +158,16 @@ class ImageCopier:
         )
 
     def _read_stored(self, wanted: WantedImage) -> ImageManifest | None:
-        documents = []
-        for digest in (wanted.locked.manifest, wanted.locked.config):
-            found = self._store.read(f"{wanted.folder}/{blob_path(digest)}", _LARGEST_DOCUMENT)
-            # Other bytes under this name are replaced.
-            if found is None or f"sha256:{hashlib.sha256(found[0]).hexdigest()}" != digest:
-                return None
-            documents.append(found[0])
-        return read_manifest(wanted.name, wanted.locked, *documents)
+        manifest = self._read_document(wanted, wanted.locked.manifest)
+        config = self._read_document(wanted, wanted.locked.config)
+        if manifest is None or config is None:
+            return None
+        return read_manifest(wanted.name, wanted.locked, manifest, config)
+
+    def _read_document(self, wanted: WantedImage, digest: str) -> bytes | None:
+        found = self._store.read(f"{wanted.folder}/{blob_path(digest)}", _LARGEST_DOCUMENT)
+        # Other bytes under this name are replaced.
+        return found[0] if found and f"sha256:{hashlib.sha256(found[0]).hexdigest()}" == digest else None
 
     def _has_blob(self, wanted: WantedImage, digest: str, size: int) -> bool:
         return self._has(f"{wanted.folder}/{blob_path(digest)}", digest.partition(":")[2], size)
@@ -187,7 +207,9 @@ class _LayerOpener:
                 return held.enter_context(self.source.get(Place(url, origin), sha256, layer.size))
             except ImagegenError as error:
                 self.source.console.say(f"{error.message}; asking {self.client.shown} for this layer")
-        place = Place(self.client.address(layer.digest).url, origin, token=lambda: self.client.address(layer.digest))
+        client = self.client
+        token = (lambda: client.address(layer.digest)) if client.has_tokens else None
+        place = Place(client.address(layer.digest).url, origin, token=token)
         try:
             return held.enter_context(self.source.get(place, sha256, layer.size))
         except StatusError as error:

@@ -7,77 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pydantic
 
+from imagegen.artifacts.mirror_layout import INDEX, Index, IndexedFile, IndexedImage
 from imagegen.errors import PublishError, RefusedError
-from imagegen.mirror.paths import INDEX
-from imagegen.resources.model import ImageDigest, Sha256, Strict
 
 if TYPE_CHECKING:
     from imagegen.providers.storage import FileStore
 
 _LIMIT_BYTES: Final = 64 * 2**20
-_MOST_ENTRIES: Final = 200_000
 _TRIES: Final = 20
 
-Path = Annotated[str, pydantic.StringConstraints(min_length=1, max_length=4096)]
-Text = Annotated[str, pydantic.StringConstraints(max_length=4096)]
-Size = Annotated[int, pydantic.Field(ge=0, lt=2**43)]
-
-
-class IndexedFile(Strict):
-    """A file of the mirror, by its path."""
-
-    url: Text
-    """Its public URL, or that of the config."""
-    sha256: Sha256
-    size: Size
-    when: Text
-    """When it was copied: RFC 3339 in UTC."""
-
-
-class IndexedTarball(Strict):
-    """A tarball for `image_tarballs`."""
-
-    path: Path
-    sha256: Sha256
-    size: Size
-
-
-class IndexedImage(Strict):
-    """A container image for one Windows."""
-
-    name: Text
-    """Its whole name."""
-    digest: ImageDigest
-    """What the name meant: of its index, or of its manifest if it has no index."""
-    manifest: ImageDigest
-    os_version: Text
-    path: Path
-    """The folder with its layout."""
-    size: Size
-    """Of its compressed layers, in bytes."""
-    tarball: IndexedTarball | None
-    """None for an image that is named by its digest."""
-    when: Text
-
-
 EntryT = TypeVar("EntryT", IndexedFile, IndexedImage)
-
-
-class Index(Strict):
-    """Everything in a mirror."""
-
-    index_version: Literal[1] = 1
-    files: Annotated[dict[Path, IndexedFile], pydantic.Field(max_length=_MOST_ENTRIES)] = {}
-    images: Annotated[dict[Text, IndexedImage], pydantic.Field(max_length=_MOST_ENTRIES)] = {}
-    """By name and digest of the manifest: a name may mean several images, for other versions of Windows."""
-
-
-def image_key(name: str, manifest: str) -> str:
-    return f"{name} {manifest}"
 
 
 def read_index(store: FileStore) -> tuple[Index, str]:

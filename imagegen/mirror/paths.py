@@ -1,4 +1,4 @@
-"""Where a file is in a mirror: artifacts below their host, container images below `oci`. Pure.
+"""Where the file of a URL is in a mirror: below its host. Pure.
 
 A web server decodes the path of a request, so a mirror has the decoded name. No path leads out of the mirror.
 """
@@ -9,15 +9,11 @@ import itertools
 import re
 import urllib.parse
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from imagegen.artifacts.mirror_layout import IMAGES, INDEX
 from imagegen.errors import RefusedError
 
-if TYPE_CHECKING:
-    from imagegen.resources.image_name import ImageName
-
-INDEX: Final = "index.json"
-IMAGES: Final = "oci"
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 # What no file system takes, or takes for something else.
 _INVALID: Final = re.compile(r"[\x00-\x1f\x7f/\\\ufffd]|^\.{1,2}$|^$")
@@ -40,21 +36,6 @@ def file_path(url: str) -> str:
 
 def _invalid(url: str, what: str) -> RefusedError:
     return RefusedError(f"{url[:200]!a} cannot be in a mirror because of {what}", hint="use another URL for this file")
-
-
-def image_folder(name: ImageName, manifest: str) -> str:
-    """Where the layout of a container image is. `manifest` is the digest of its manifest."""
-    return f"{_repository(name)}/{manifest.replace(':', '-')}"
-
-
-def tarball_path(name: ImageName, manifest: str) -> str:
-    """Where the tarball of a container image is: a name may mean another image later."""
-    return f"{_repository(name)}/{name.tag}-{manifest.partition(':')[2][:12]}.tar"
-
-
-def _repository(name: ImageName) -> str:
-    # A registry and a repository have the form of the config, so that no part leads out.
-    return f"{IMAGES}/{name.registry}/{name.repository}"
 
 
 def reject_overlaps(paths: Iterable[str]) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
+
+from imagegen.artifacts.mirror_layout import blob_path
 
 if TYPE_CHECKING:
     from imagegen.mirror.image_manifest import Blob, ImageManifest
@@ -30,32 +31,36 @@ class OpenLayer(Protocol):
         """The file, which stays there while the block runs."""
 
 
-def blob_path(digest: str) -> str:
-    return f"blobs/{digest.replace(':', '/')}"
-
-
-def layout_documents(image: ImageManifest, annotations: Mapping[str, str] | None = None) -> dict[str, bytes]:
+def layout_documents(image: ImageManifest) -> dict[str, bytes]:
     """The documents of a layout, by their paths: everything but the layers."""
-    more = {"platform": image.platform, **({"annotations": dict(annotations)} if annotations else {})}
-    index = {"schemaVersion": 2, "manifests": [image.descriptor(**more)]}
     return {
         "oci-layout": LAYOUT,
-        "index.json": _json(index),
+        "index.json": _index(image, platform=image.platform),
         blob_path(image.digest): image.data,
         blob_path(image.config.digest): image.config_data,
     }
 
 
+def _index(image: ImageManifest, **more: object) -> bytes:
+    return _json({"schemaVersion": 2, "manifests": [image.descriptor(**more)]})
+
+
+def _tarball_index(image: ImageManifest, name: ImageName) -> bytes:
+    # Without a platform: `ctr images import` passes over what is not for the host's own build, also what the host can
+    # run with Hyper-V isolation: https://github.com/containerd/containerd/blob/main/client/import.go.
+    return _index(image, annotations={_NAME: str(name), **({_TAG: name.tag} if name.tag else {})})
+
+
 def write_tarball(file: Path, image: ImageManifest, name: ImageName, open_layer: OpenLayer) -> None:
-    """Write the tarball of an image with a tag."""
-    listed = {
-        "Config": blob_path(image.config.digest),
-        "RepoTags": [str(name)],
-        "Layers": [blob_path(layer.digest) for layer in image.layers],
-    }
-    documents = layout_documents(image, {_NAME: str(name), _TAG: name.tag})
+    """Write the tarball of an image, with its name."""
+    documents = layout_documents(image) | {"index.json": _tarball_index(image, name)}
+    # Docker imports no image under a name with a digest.
+    if name.tag:
+        layers = [blob_path(layer.digest) for layer in image.layers]
+        listed = {"Config": blob_path(image.config.digest), "RepoTags": [str(name)], "Layers": layers}
+        documents |= {"manifest.json": _json([listed])}
     with tarfile.open(file, "x", format=tarfile.GNU_FORMAT) as archive:
-        for path, data in {**documents, "manifest.json": _json([listed])}.items():
+        for path, data in documents.items():
             archive.addfile(_entry(path, len(data)), io.BytesIO(data))
         for layer in {one.digest: one for one in image.layers}.values():
             with open_layer(layer) as source, source.open("rb") as opened:

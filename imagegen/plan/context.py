@@ -123,8 +123,8 @@ def image_requests(
     requests = {}
     for item in evaluated:
         drafts = [draft.fields for draft in item.drafts if draft.kind == "image"]
-        for reference in (fields.get("name") for fields in drafts if with_tarballs or not fields.get("artifact")):
-            name = ImageName.parse(str(reference))
+        for fields in (one for one in drafts if with_tarballs or not one.get("artifact")):
+            name = ImageName.parse(str(fields.get("name")))
             allowed = tuple(url for url in mirrors.get(name.registry, []) if hosts.is_allowed(host_of(url)))
             asks = hosts.is_allowed(name.registry)
             requests[str(name)] = ImageRequest(
@@ -132,15 +132,23 @@ def image_requests(
                 asks_registry=asks,
                 isolated_builds=isolated,
                 hosts=hosts,
+                mirror="" if fields.get("artifact") else image_mirror(spec.config, name.registry),
             )
     return requests
 
 
 def credential_variables(config: ImageConfig) -> dict[str, dict[str, str]]:
-    """For each registry the names of the environment variables with its credentials."""
+    """For each registry from which images are pulled the names of the environment variables with its credentials."""
     return {
-        one.registry: one.model_dump(include={"username_env", "password_env"}) for one in config.registry_credentials
+        one.registry: one.model_dump(include={"username_env", "password_env"})
+        for one in config.registry_credentials
+        if not image_mirror(config, one.registry)
     }
+
+
+def image_mirror(config: ImageConfig, registry: str) -> str:
+    """The mirror that has the images of a registry. Empty if they are pulled."""
+    return "" if registry in config.artifacts.pull_from else config.artifacts.mirror or ""
 
 
 def _builds(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -87,7 +87,7 @@ def refused_registries(
     policy = host_policy(config)
     refused: dict[str, list[str]] = {}
     for request in requests.values():
-        if not request.asks_registry and not request.mirrors:
+        if not request.mirror and not request.asks_registry and not request.mirrors:
             refused.setdefault(request.name.registry, []).append(str(request.name))
     for registry, names in sorted(refused.items()):
         mirror = "an allowed mirror of it to runtime.containerd.registry_mirrors"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from imagegen.artifacts.image_mirror import find_difference, tarball_name
 from imagegen.resources.image_name import ImageName
 
 if TYPE_CHECKING:
@@ -16,15 +17,21 @@ if TYPE_CHECKING:
 _SAVE: Final = "save it under this name with `docker save` of Docker 25 or later, or with `ctr images export`"
 
 
-def pin_image(
-    fields: dict[str, Any], lock: Lock, requests: Mapping[str, ImageRequest], tarball: LockedArtifact | None
-) -> tuple[str, str] | None:
-    """Fill in what the lock says about a container image, and its whole name. Returns a problem with its hint."""
+def pin_image(fields: dict[str, Any], lock: Lock, requests: Mapping[str, ImageRequest]) -> tuple[str, str] | None:
+    """Fill in what the lock says about a container image, its whole name, and the tarball of a mirror that has it.
+    Returns a problem with its hint."""
     image = ImageName.parse(str(fields.get("name")))
-    fields["name"] = str(image)
+    name = fields["name"] = str(image)
+    request = requests[name]
+    if request.mirror:
+        fields["artifact"] = tarball_name(image)
+    tarball = lock.artifacts.get(str(fields.get("artifact")))
+    locked = lock.images.get(name)
+    if request.mirror and locked and tarball and (other := find_difference(name, locked, tarball.images)):
+        return f"the tarball has {other}", f"restore the lock, or run `imagegen lock CONFIG --upgrade {name}`"
     if fields.get("artifact"):
-        return _pin_tarball(fields, requests[str(image)], tarball)
-    if locked := lock.images.get(str(image)):
+        return _pin_tarball(fields, request, tarball)
+    if locked:
         # An index would let the runtime choose a manifest: containerd finds none that needs isolation, and Docker
         # prefers none of the older builds. By a digest, Docker has an image only under the one that it was pulled by.
         by_manifest = bool(fields.get("docker")) or locked.needs_isolation(requests[str(image)])

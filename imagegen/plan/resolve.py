@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+from imagegen.artifacts.image_mirror import tarball_requests
 from imagegen.artifacts.lock import Lock
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
@@ -153,8 +154,9 @@ def resolve(
     """`guest` are the engine's files and the kinds' scripts, `scripts` the cloud's scripts and the entry script."""
     config = spec.config
     base = lock.base_images[spec.target]
-    requests = artifact_requests(evaluated)
-    phases = _phases(evaluated, lock, image_requests(evaluated, spec, with_tarballs=True), spec.provider, guest)
+    images = image_requests(evaluated, spec, with_tarballs=True)
+    requests = artifact_requests(evaluated) | tarball_requests(images, lock.images)
+    phases = _phases(evaluated, lock, requests, images, spec.provider, guest)
     notes = {item.step.name: _notes(item, config.timeouts.steps) for item in evaluated}
     bundle = needed_files(guest, _kinds_of(phases)) | {
         path: text for step in evaluated for path, text in step.texts.items()
@@ -209,11 +211,12 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     request = provider.base_request(spec.settings, spec.offered_image)
     base = lock.base_images.get(spec.target)
     missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
-    wanted = artifact_requests(evaluated)
-    have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
-    unchecked = have & find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
     images = image_requests(evaluated, spec)
     known = {name for name in images.keys() & lock.images.keys() if lock.images[name].answers(images[name])}
+    tarballs = tarball_requests(images, {name: lock.images[name] for name in known})
+    wanted = artifact_requests(evaluated) | tarballs
+    have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
+    unchecked = have & find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
     return [
         *missing,
         *(name for name in wanted if name not in have),
@@ -235,12 +238,12 @@ def _kinds_of(phases: Iterable[Phase]) -> set[str]:
 def _phases(
     evaluated: tuple[EvaluatedStep, ...],
     lock: Lock,
+    requests: Mapping[str, ArtifactRequest],
     images: Mapping[str, ImageRequest],
     provider: str,
     guest: Mapping[str, bytes],
 ) -> tuple[Phase, ...]:
     problems: list[Problem] = []
-    requests = artifact_requests(evaluated)
     typed = [(step, tuple(_resources(step, lock, requests, images, guest, problems))) for step in evaluated]
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
@@ -280,13 +283,14 @@ def _resources(
 ) -> Iterator[tuple[Draft, Resource]]:
     document = step.step.resources
     for draft in step.drafts:
-        fields, name = dict(draft.fields), str(draft.fields.get("artifact"))
-        artifact = lock.artifacts.get(name)
+        fields = dict(draft.fields)
         if draft.kind == "image":
-            missing_image = pin_image(fields, lock, images, artifact)
+            missing_image = pin_image(fields, lock, images)
             if missing_image:
                 problems.append(document.problem(draft.path, *missing_image))
                 continue
+        name = str(fields.get("artifact"))
+        artifact = lock.artifacts.get(name)
         if fields.get("source") == ENGINE_MODULE:
             fields["sha256"] = _sha256(guest[ENGINE_MODULE])
         try:

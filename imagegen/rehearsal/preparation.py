@@ -10,6 +10,7 @@ from imagegen.documents.yaml import dotted
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts, make_digests
 from imagegen.rehearsal.clouds import stand_in
+from imagegen.rehearsal.network.image_mirror import make_image_mirror
 from imagegen.rehearsal.sandbox import SandboxSetup
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner, find_names
 
@@ -111,14 +112,16 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
     spec = loaded.specs[target]
     cloud = stand_in(spec.provider)
     prepared = pipeline.prepare_target(loaded, target)
-    images = prepared.images
+    mirrored = [image.name for image in prepared.images.values() if image.mirror]
+    images = {name: image for name, image in prepared.images.items() if not image.mirror}
+    copies = make_image_mirror(str(prepared.mirror_url), mirrored) if mirrored else {}
     signer = StandInSigner(prepared.signatures) if prepared.signatures else None
     artifacts = make_artifacts(prepared.steps, signer.sign if signer else None)
     crls = prepared.trust_sources.crl_urls if signer else ()
     return SandboxSetup(
         cloud=spec.provider,
         release=config.windows.release,
-        artifacts={**artifacts, **{url: signer.revocation_lists for url in crls if signer}},
+        artifacts={**artifacts, **copies, **{url: signer.revocation_lists for url in crls if signer}},
         digests=make_digests(prepared.steps, artifacts),
         tree=tree,
         cloud_options=cloud.options(spec.settings, folder),

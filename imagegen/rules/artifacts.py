@@ -14,6 +14,7 @@ from imagegen.config.artifact_policy import PinnedUrl, is_url
 from imagegen.documents.yaml import YamlPath
 from imagegen.hosts import HostPolicy
 from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
+from imagegen.resources.image_name import ImageName
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec
@@ -194,13 +195,35 @@ def _value(key: str, spec: Spec) -> object:
     return value
 
 
+def mirrored_images(given: RuleInput) -> list[str]:
+    """The container images that come from artifacts.mirror, by their names in the config."""
+    policy = given.config.artifacts
+    names = {name for spec in given.specs.values() for name in spec.pulled_images} if policy.mirror else set()
+    return sorted(name for name in names if ImageName.parse(name).registry not in policy.pull_from)
+
+
+@rule("pull-from-used", ERROR, "A registry in artifacts.pull_from must have an image that artifacts.mirror would bring")
+def pull_from_used(given: RuleInput) -> Iterator[Finding]:
+    policy = given.config.artifacts
+    registries = {ImageName.parse(name).registry for spec in given.specs.values() for name in spec.pulled_images}
+    for index, registry in enumerate(policy.pull_from):
+        if policy.mirror is None:
+            message, hint = "without artifacts.mirror, all images are pulled", "leave it out, or set artifacts.mirror"
+        elif registry not in registries:
+            message, hint = f"the build needs no image of {registry}", "leave it out, or write an image into images"
+        else:
+            continue
+        yield Finding(("artifacts", "pull_from", index), message, hint)
+
+
 # An override replaces the mirror for its artifact, and so does a URL of the config.
 mirror_idle = simple_rule(
     "mirror-idle",
     ERROR,
-    "artifacts.mirror must serve at least one artifact",
+    "artifacts.mirror must serve at least one artifact or container image",
     lambda given: (
         given.config.artifacts.mirror
+        and not mirrored_images(given)
         and all(
             item.override is None or any(name in given.config.overrides for name in item.overrides)
             for step in given.steps().values()

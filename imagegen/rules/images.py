@@ -28,6 +28,22 @@ def image_tarball_tag(given: RuleInput) -> Iterator[Finding]:
 
 
 @rule(
+    "mirrored-image-tag",
+    ERROR,
+    "With Docker, an image of artifacts.mirror must be named by its tag",
+    why="Docker imports no image under a name with a digest",
+)
+def mirrored_image_tag(given: RuleInput) -> Iterator[Finding]:
+    policy = given.config.artifacts
+    for path, name in _lists(given) if given.config.runtime.docker and policy.mirror else ():
+        image = ImageName.parse(name)
+        if path[0] != "image_tarballs" and image.digest and image.registry not in policy.pull_from:
+            yield Finding(
+                path, f"{name} has a digest", f"write its tag, or write {image.registry} into artifacts.pull_from"
+            )
+
+
+@rule(
     "container-image-once",
     ERROR,
     "A container image must be listed once",

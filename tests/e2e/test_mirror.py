@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
 from imagegen.errors import ExitCode
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.image import describe_image
+from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.network.registries import make_image
+from imagegen.resources.image_name import ImageName
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import DEADLINE_S, imagegen, sandbox_of, setup_of, user_environ
 
@@ -34,6 +39,17 @@ CONFIG: dict[str, Any] = {
 RUNTIMES: dict[str, dict[str, Any]] = {
     "containerd": {"runtime": {"containerd": {"version": "2.3.4"}}},
     "docker": {"runtime": {"docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}, "kube_proxy": "none"},
+}
+BY_DIGEST = f"registry.example.com/team/app@{make_image(ImageName.parse(IMAGES[-1]))[-1].digest}"
+AZURE: dict[str, Any] = {
+    "artifacts": {"mirror": MIRROR},
+    "targets": {
+        "azure": {
+            "location": "eastus2",
+            "network": {"allowed_cidrs": ["198.51.100.0/24"]},
+            "gallery": {"resource_group": "images", "name": "images", "definition": "windows"},
+        }
+    },
 }
 OPEN = {
     "images": IMAGES,
@@ -81,8 +97,20 @@ def _fill(config: Path, mirror: Path, folder: Path) -> dict[str, Any]:
     assert json.loads(planned.stdout)["copied"] == first["copied"]
     assert (second["copied"], second["copied_images"]) == ({}, [])
     assert (second["kept"], second["kept_images"]) == (first["copied"], first["copied_images"])
-    assert second["image_tarballs"] == first["image_tarballs"]
     return dict(first)
+
+
+def _closed(folder: Path, own_urls: Mapping[str, str]) -> Path:
+    """The config for the closed network, with the lock that was made outside."""
+    (folder / "closed.lock.json").write_bytes((folder / "open.lock.json").read_bytes())
+    return _write(
+        folder / "closed.yaml",
+        {
+            "extends": "open.yaml",
+            "artifacts": {"mirror": MIRROR, "allowed_hosts": ["mirror.example.com"]},
+            "executables": [{"url": f"{MIRROR}/{own_urls['executables[0].url']}", "path": "C:\\tools\\tool.exe"}],
+        },
+    )
 
 
 def _refuse_other_bytes(closed: Path, setup: SandboxSetup, folder: Path) -> None:
@@ -99,9 +127,11 @@ def _refuse_other_bytes(closed: Path, setup: SandboxSetup, folder: Path) -> None
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_closed_network_builds_from_its_mirror(runtime: str, tmp_path: Path) -> None:
+def test_a_closed_network_builds_and_boots_from_its_mirror(runtime: str, tmp_path: Path) -> None:
     mirror = tmp_path / "mirror"
-    config = _write(tmp_path / "open.yaml", CONFIG, RUNTIMES[runtime], OPEN)
+    # Docker imports no image under a name with a digest.
+    images = {"images": [*IMAGES, BY_DIGEST]} if runtime == "containerd" else {}
+    config = _write(tmp_path / "open.yaml", CONFIG, RUNTIMES[runtime], OPEN, images)
     filled = _fill(config, mirror, tmp_path)
     lock = read_lock(config.with_name("open.lock.json"))
     assert lock is not None
@@ -109,29 +139,64 @@ def test_a_closed_network_builds_from_its_mirror(runtime: str, tmp_path: Path) -
     assert sorted(filled["copied_images"]) == sorted(lock.images)
     assert filled["own_urls"] == {"executables[0].url": "own.example.com/tool.exe"}
 
-    closed = _write(
-        tmp_path / "closed.yaml",
-        {
-            "extends": "open.yaml",
-            "images": [],
-            "registry_credentials": [],
-            "artifacts": {"mirror": MIRROR, "allowed_hosts": ["mirror.example.com"]},
-            "executables": [
-                {"url": f"{MIRROR}/{filled['own_urls']['executables[0].url']}", "path": "C:\\tools\\tool.exe"}
-            ],
-            "image_tarballs": filled["image_tarballs"],
-        },
-    )
-    setup = dataclasses.replace(setup_of("aws", tmp_path / "out", load_today(closed)), artifacts=_served(mirror))
-    assert setup.images == []
-    # As the operator guide says: the new lock begins with the old one.
-    shutil.copy(config.with_name("open.lock.json"), closed.with_name("closed.lock.json"))
+    closed = _closed(tmp_path, filled["own_urls"])
+    loaded = load_today(closed)
+    setup = dataclasses.replace(setup_of("aws", tmp_path / "out", loaded), artifacts=_served(mirror))
+    assert (setup.images, setup.mirrors, setup.registry_credentials) == ([], [], {})
     _refuse_other_bytes(closed, setup, tmp_path)
     with sandbox_of(setup, tmp_path) as sandbox:
-        words = ("build", closed, "--target", "aws", "--no-publish", "--out", tmp_path / "out")
+        words = ("build", closed, "--target", "aws", "--no-publish", "--out", tmp_path / "out", "--format", "json")
         done = _run(sandbox, tmp_path, *words)
         assert (sandbox.faults, done.returncode) == ([], ExitCode.OK), done.stderr
         assert sandbox.missing == []
         hosts = {entry.host for entry in sandbox.network.journal if not entry.host[0].isdigit()}
+        assert sandbox.captured is not None
+        image = describe_image(sandbox.captured, loaded.specs["aws"], sandbox.bundle)
     downloads = {host for host in hosts if not host.endswith(".amazonaws.com")}
     assert downloads == {"mirror.example.com"}
+    # The lock that came from outside holds: its images are what a registry has.
+    inside = read_lock(closed.with_name("closed.lock.json"))
+    assert inside is not None
+    assert {name: one.model_copy(update={"index": None}) for name, one in inside.images.items()} == lock.images
+    manifest = json.loads(done.stdout)
+    assert {*manifest["inputs"]["images"]} == {*lock.images}
+    booted = boot_image(image, Runner(tmp_path, os.environ))
+    assert booted.faults == []
+    assert "images" in cast("list[str]", booted.record()["passed"])
+
+
+def test_a_rehearsal_has_the_images_of_the_mirror(tmp_path: Path) -> None:
+    config = _write(tmp_path / "closed.yaml", CONFIG, RUNTIMES["containerd"], AZURE, {"images": IMAGES})
+    words = imagegen("build", config, "--target", "azure", "--rehearse", "--out", tmp_path / "out", "--format", "json")
+    done = process.run(words, environ=user_environ(tmp_path), cwd=tmp_path, timeout=DEADLINE_S)
+    assert done.returncode == ExitCode.OK, done.stderr
+    manifest = json.loads(done.stdout)
+    assert "images" in manifest["notes"]["rehearsal"]["boot"]["passed"]
+    [file] = (tmp_path / "out").rglob("lock.json")
+    lock = json.loads(file.read_text())
+    # The machine imports the manifest. The lock has the digest that a registry gives, too.
+    assert manifest["inputs"]["images"] == {name: row["manifest"] for name, row in lock["images"].items()}
+    assert len(lock["images"]) == len(IMAGES) + 1
+
+
+def test_an_image_that_the_mirror_lacks_or_has_altered_is_refused(tmp_path: Path) -> None:
+    """What it serves is whole and valid, with digests of its own: only the lock tells."""
+    config = _write(tmp_path / "open.yaml", CONFIG, RUNTIMES["containerd"], OPEN)
+    mirror = tmp_path / "mirror"
+    filled = _fill(config, mirror, tmp_path)
+    closed = _closed(tmp_path, filled["own_urls"])
+    [nginx] = (mirror / "oci" / "docker.io" / "library" / "nginx").glob("latest-*.tar")
+    [app] = (mirror / "oci" / "registry.example.com" / "team" / "app").glob("1-*.tar")
+    nginx.write_bytes(app.read_bytes())
+    setup = dataclasses.replace(setup_of("aws", tmp_path / "out", load_today(closed)), artifacts=_served(mirror))
+    with sandbox_of(setup, tmp_path) as sandbox:
+        altered = _run(sandbox, tmp_path, "lock", closed)
+        absent = _run(sandbox, tmp_path, "lock", closed, "--set", "images=[registry.example.com/other:1]")
+        hosts = {entry.host for entry in sandbox.network.journal}
+    assert altered.returncode == ExitCode.VERIFICATION
+    assert "has the images registry.example.com/team/app:1 in place of docker.io/library/nginx:latest" in altered.stderr
+    assert absent.returncode == ExitCode.USAGE
+    assert f"the mirror {MIRROR} has no registry.example.com/other:1 for Windows build 20348" in absent.stderr
+    assert "`imagegen artifacts mirror CONFIG --to MIRROR`" in absent.stderr
+    assert "registry.example.com" not in hosts
+    assert (tmp_path / "closed.lock.json").read_bytes() == (tmp_path / "open.lock.json").read_bytes()

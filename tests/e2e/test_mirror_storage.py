@@ -186,7 +186,8 @@ def test_a_whole_mirror_is_filled_and_continued(kind: str, tmp_path: Path) -> No
     )
     assert sorted(first["copied_images"]) == sorted(lock.images)
     assert (second["copied"], second["copied_images"]) == ({}, [])
-    assert (second["kept"], second["image_tarballs"]) == (first["copied"], first["image_tarballs"])
+    assert (second["kept"], second["kept_images"]) == (first["copied"], first["copied_images"])
+    assert second["images_without_tarball"] == []
     assert len(journal) == len({entry.path for entry in journal})
 
 

@@ -93,7 +93,7 @@ def _name_digests(
         named.append((image.digest.removeprefix("sha256:"), f"the image {name}"))
         named.append((image.layers.removeprefix("sha256:"), f"the layers of {name}"))
     names: dict[str, str] = {}
-    for digest, name in named:
+    for digest, name in dict.fromkeys(named):
         # Files with the same bytes have one digest.
         names[digest] = f"{names[digest]} = {name}" if digest in names else name
     return {

@@ -175,18 +175,23 @@ def make_tarball(name: ImageName) -> bytes:
     the list that Docker reads."""
     *blobs, index = make_image(name, [("windows", "")])
     first, second, config, _ = blobs
-    paths = {blob.digest: f"blobs/sha256/{blob.digest.removeprefix('sha256:')}" for blob in (*blobs, index)}
-    named = index.descriptor(annotations={"io.containerd.image.name": str(name)})
+    return pack_tarball(name, index, blobs, config, [first, second])
+
+
+def pack_tarball(name: ImageName, top: Blob, others: Iterable[Blob], config: Blob, layers: Iterable[Blob]) -> bytes:
+    """A tarball in which a name means a document, with everything below it."""
+    paths = {blob.digest: f"blobs/sha256/{blob.digest.removeprefix('sha256:')}" for blob in (*others, top)}
+    named = top.descriptor(annotations={"io.containerd.image.name": str(name)})
     listed = {
         "Config": paths[config.digest],
         "RepoTags": [str(name)],
-        "Layers": [paths[one.digest] for one in (first, second)],
+        "Layers": [paths[one.digest] for one in layers],
     }
     members = {
         "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
         "index.json": json.dumps({"schemaVersion": 2, "manifests": [named]}).encode(),
         "manifest.json": json.dumps([listed]).encode(),
-        **{paths[blob.digest]: blob.data for blob in (*blobs, index)},
+        **{paths[blob.digest]: blob.data for blob in (*others, top)},
     }
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:

@@ -120,6 +120,7 @@ def test_every_key_that_names_a_host_is_held_to_it(path: str, host: str) -> None
 def test_the_keys_are_those_that_name_a_host() -> None:
     assert {path for path, _ in NAMING} == {
         *("artifacts.allowed_hosts", "artifacts.credentials[].host", "artifacts.denied_hosts", "artifacts.mirror"),
+        "artifacts.pull_from",
         *("artifacts.signatures.crls", "credential_providers[].url", "executables[].url", "images"),
         *(
             "image_tarballs[].name",

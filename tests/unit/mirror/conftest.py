@@ -14,7 +14,6 @@ import pytest
 
 from imagegen.artifacts.cache import Cache
 from imagegen.console import Console
-from imagegen.errors import ImagegenError
 from imagegen.mirror.source import Place, Source
 from imagegen.providers.storage import StoredFile
 
@@ -63,7 +62,7 @@ class Memory:
 class Given(Source):
     """The files by URL; an error in the place of a file is raised, each once."""
 
-    web: dict[str, list[bytes | ImagegenError]] = dataclasses.field(default_factory=dict)
+    web: dict[str, list[bytes | BaseException]] = dataclasses.field(default_factory=dict)
     asked: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     """Each URL with the header that came with it."""
 
@@ -73,7 +72,7 @@ class Given(Source):
         self.asked.append((place.url, address.authorization if address else ""))
         answers = self.web[place.url]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        if isinstance(answer, ImagegenError):
+        if isinstance(answer, BaseException):
             raise answer
         assert (sha(answer), len(answer)) == (sha256, size)
         file = self.parts / sha256

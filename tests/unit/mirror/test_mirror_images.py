@@ -13,13 +13,15 @@ import pytest
 
 from imagegen.artifacts.credentials import PrivateHosts
 from imagegen.artifacts.download import StatusError
-from imagegen.artifacts.image_lookup import ImageRequest, LockedImage, chain_id, look_up_image
+from imagegen.artifacts.image_lookup import Answer, ImageRequest, LockedImage, chain_id, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
+from imagegen.artifacts.mirror_layout import Index
 from imagegen.artifacts.registry_client import NotThereError, RegistryClient
 from imagegen.errors import RefusedError, VerificationError
 from imagegen.hosts import ANY_HOST
+from imagegen.mirror import images
+from imagegen.mirror.fill import fill
 from imagegen.mirror.images import ImageCopier, WantedImage
-from imagegen.mirror.index import Index
 from imagegen.mirror.source import Origin
 from imagegen.rehearsal.network.registries import Blob, Registries, make_image
 from imagegen.resources.image_name import ImageName
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.artifacts.image_lookup import Answer, Ask
+    from imagegen.artifacts.image_lookup import Ask
 
 APP = "registry.example.com/team/app:1.4"
+FILES = "https://files.example.com/mirror"
 AUTH = base64.b64encode(b"robot:the-password").decode()
 BUILDS = (20348,)
 
@@ -86,8 +89,8 @@ def test_the_layout_has_the_manifest_of_the_lock_with_its_layers(memory: Memory,
     assert (listed["digest"], listed["platform"]["os.version"]) == (wanted.locked.manifest, wanted.locked.os_version)
     manifest = json.loads(inside[f"blobs/sha256/{wanted.locked.manifest.partition(':')[2]}"])
     digests = [manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]
-    # Of an index for several versions of Windows, nothing but this one.
-    blobs = {f"blobs/{digest.replace(':', '/')}" for digest in (wanted.locked.manifest, *digests)}
+    # Of an index for several versions of Windows, nothing but this one; and the index, which proves whose it is.
+    blobs = {f"blobs/{digest.replace(':', '/')}" for digest in (wanted.locked.manifest, *digests, wanted.locked.digest)}
     assert inside.keys() == {"oci-layout", "index.json", *blobs}
     assert all(sha(data) == path.rpartition("/")[2] for path, data in inside.items() if path.startswith("blobs/"))
     # Whoever finds the first documents finds the layers too.
@@ -144,6 +147,24 @@ def test_a_complete_image_is_found_without_a_request(memory: Memory, source: Giv
     assert copier.find(offline, _index(wanted, entry)) == entry
 
 
+def test_a_run_that_was_killed_keeps_its_finished_images(memory: Memory, given: Given) -> None:
+    """As the cache may have dropped their layers meanwhile, these are not asked for again."""
+    names = ["registry.example.com/a:1", "registry.example.com/b:1"]
+    first, second = (_wanted(name) for name in names)
+    for name in names:
+        _with_layers(given, name)
+    layers = {url: answers for url, answers in given.web.items() if "/b/" in url}
+    for url in layers:
+        given.web[url] = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        fill([], [first, second], memory, given, "now", dry_run=False)
+    for url in [*given.web]:
+        given.web[url] = layers.get(url, [AssertionError(f"{url} is downloaded again")])
+    filled = fill([], [first, second], memory, given, "later", dry_run=False)
+    assert (filled.copied_images, filled.kept_images) == ((names[1],), (names[0],))
+    assert {one.name: one.when for one in filled.images} == {names[0]: "now", names[1]: "later"}
+
+
 @pytest.mark.parametrize("change", ["missing", "other bytes"])
 def test_a_damaged_image_is_copied_again(memory: Memory, source: Given, change: str) -> None:
     wanted = _wanted()
@@ -178,6 +199,23 @@ def test_an_image_comes_from_the_first_mirror_that_has_it(memory: Memory, given:
     ImageCopier(memory, source, "now").copy(_wanted(mirrors=(mirror,)))
     assert {url.partition("/v2/")[0] for url, _ in source.asked} == {mirror}
     assert all(not authorization for _, authorization in source.asked)
+
+
+def test_an_image_is_copied_from_one_mirror_to_another(memory: Memory, source: Given) -> None:
+    """The config of a closed network can fill a mirror in a network that is even more closed."""
+    wanted = _wanted()
+    entry = ImageCopier(memory, source, "now").copy(wanted)
+    first, other = {f"{FILES}/{path}": data for path, data in memory.files.items()}, Memory()
+    source.web.clear()
+    source.web.update({url: [data] for url, data in first.items()})
+
+    def ask(url: str, _headers: Mapping[str, str], _authorization: str) -> Answer:
+        return Answer(200, {}, first[url])
+
+    request = dataclasses.replace(wanted.request, mirror=FILES)
+    behind = WantedImage(request, wanted.locked, _origin(ask, {}))
+    assert ImageCopier(other, source, "now").copy(behind) == entry
+    assert other.files == memory.files
 
 
 def _status(status: int) -> StatusError:
@@ -260,13 +298,46 @@ def test_a_foreign_layer_comes_from_its_own_hosts_or_else_from_the_registry(
     assert (f"https://registry.example.com/v2/old/blobs/{foreign}" in asked) is (broken == 2)
 
 
-def test_an_image_named_by_its_digest_has_no_tarball(memory: Memory, given: Given) -> None:
+def test_containerd_finds_an_image_named_by_its_digest_in_the_tarball(
+    memory: Memory, given: Given, tmp_path: Path
+) -> None:
     by_tag = _wanted("registry.example.com/app:1")
-    request = ImageRequest(ImageName.parse(f"registry.example.com/app@{by_tag.locked.digest}"), BUILDS, ())
-    wanted = WantedImage(request, by_tag.locked, by_tag.origin)
+    name = f"registry.example.com/app@{by_tag.locked.digest}"
+    wanted = WantedImage(ImageRequest(ImageName.parse(name), BUILDS, ()), by_tag.locked, by_tag.origin)
     entry = ImageCopier(memory, _with_layers(given, "registry.example.com/app:1"), "now").copy(wanted)
+    assert entry.tarball is not None
+    short, manifest = by_tag.locked.digest[7:19], by_tag.locked.manifest[7:19]
+    assert entry.tarball.path == f"oci/registry.example.com/app/sha256-{short}-{manifest}.tar"
+    (tmp_path / "a.tar").write_bytes(memory.files[entry.tarball.path])
+    found = read_image_tarball(tmp_path / "a.tar", "tar", "image-app")
+    assert ([*found], found[name].digest) == ([name], by_tag.locked.manifest)
+    # Docker imports no image under such a name.
+    assert not found[name].variants[0].docker
+
+
+def test_a_tarball_names_no_platform_by_which_containerd_would_pass_over_it(memory: Memory, source: Given) -> None:
+    ImageCopier(memory, source, "now").copy(_wanted())
+    [tarball] = [data for path, data in memory.files.items() if path.endswith(".tar")]
+    with tarfile.open(fileobj=io.BytesIO(tarball)) as archive:
+        index = archive.extractfile("index.json")
+        assert index is not None
+        [listed] = json.loads(index.read())["manifests"]
+    assert "platform" not in listed
+
+
+def test_an_image_that_is_too_large_has_no_tarball(
+    memory: Memory, source: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "LIMIT_BYTES", 100)
+    wanted = _wanted()
+    copier = ImageCopier(memory, source, "now")
+    entry = copier.copy(wanted)
     assert entry.tarball is None
-    assert not any(path.endswith(".tar") for path in memory.files)
+    assert copier.find(wanted, _index(wanted, entry)) == entry
+    # A mirror that was filled when fewer images had tarballs is completed.
+    monkeypatch.undo()
+    assert copier.find(wanted, _index(wanted, entry)) is None
+    assert copier.copy(wanted).tarball is not None
 
 
 @pytest.mark.parametrize(

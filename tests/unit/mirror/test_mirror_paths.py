@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from imagegen.artifacts.mirror_layout import image_folder, tarball_path
 from imagegen.errors import RefusedError
-from imagegen.mirror.paths import file_path, image_folder, reject_overlaps, tarball_path
+from imagegen.mirror.paths import file_path, reject_overlaps
 from imagegen.resources.image_name import ImageName
 
 DIGEST = f"sha256:{'ab' * 32}"

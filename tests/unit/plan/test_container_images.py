@@ -110,3 +110,61 @@ def test_a_lock_of_isolated_pods_serves_no_others() -> None:
     older = lock.images[OLDER].model_copy(update={"os_version": "10.0.16299.1"})
     other = lock.model_copy(update={"images": {**lock.images, OLDER: older}})
     assert find_missing(target.spec, other, target.steps, cloud) == [OLDER]
+
+
+MIRRORED = ("artifacts.mirror=https://files.example.com/mirror", LISTED)
+
+
+@pytest.mark.parametrize("runtime", [(), DOCKER], ids=["containerd", "docker"])
+def test_an_image_of_a_mirror_is_imported_from_its_tarball(runtime: tuple[str, ...]) -> None:
+    images, lock = planned(*MIRRORED, *runtime)
+    locked, name = lock.images[APP], str(images[APP]["artifact"])
+    assert lock.artifacts[name].url.startswith("https://files.example.com/mirror/oci/registry.example.com/app/1-")
+    assert images[APP]["reference"] is None
+    assert (images[APP]["digest"], images[APP]["layers"]) == (
+        locked.config if runtime else locked.manifest,
+        locked.layers,
+    )
+    target, _ = prepared(*MIRRORED, *runtime)
+    plan = pipeline.decide(target, lock).plan
+    assert plan.build.downloads[name] == lock.artifacts[name].url
+    # The pause image comes with it.
+    assert sum(one.startswith("image-") for one in plan.image.artifacts) == 2
+
+
+def test_a_registry_in_the_network_is_pulled_from() -> None:
+    images, lock = planned(*MIRRORED, "artifacts.pull_from=[registry.example.com]")
+    assert images[APP]["reference"] == f"registry.example.com/app@{lock.images[APP].digest}"
+    assert images["registry.k8s.io/pause:3.10.2"]["artifact"] is not None
+
+
+def test_credentials_are_of_registries_from_which_images_are_pulled() -> None:
+    credentials = (
+        "registry_credentials=[{registry: registry.example.com, username_env: USER_NAME, password_env: USER_PASSWORD}]"
+    )
+    for sets, registries in ((MIRRORED, set()), ((LISTED,), {"registry.example.com"})):
+        target, lock = prepared(*sets, credentials)
+        assert (
+            {*pipeline.decide(target, lock).plan.build.registry_credentials}
+            == registries
+            == {*target.credential_variables}
+        )
+
+
+def test_a_lock_without_the_tarball_of_an_image_is_incomplete() -> None:
+    target, lock = prepared(*MIRRORED)
+    cloud = provider(target.spec.provider)
+    assert find_missing(target.spec, lock, target.steps, cloud) == []
+    [name, _] = sorted(one for one in lock.artifacts if one.startswith("image-"))
+    others = {key: one for key, one in lock.artifacts.items() if key != name}
+    assert find_missing(target.spec, lock.model_copy(update={"artifacts": others}), target.steps, cloud) == [name]
+
+
+def test_a_lock_whose_tarball_has_another_image_is_refused() -> None:
+    target, lock = prepared(*MIRRORED)
+    other = lock.images[APP].model_copy(update={"manifest": f"sha256:{'0' * 64}"})
+    with pytest.raises(ConfigError) as refused:
+        pipeline.decide(target, lock.model_copy(update={"images": {**lock.images, APP: other}}))
+    [problem] = refused.value.problems
+    assert problem.message.startswith(f"the tarball has {APP} as sha256:")
+    assert f"`imagegen lock CONFIG --upgrade {APP}`" in problem.hint

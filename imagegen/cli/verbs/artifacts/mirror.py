@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +35,7 @@ _UNKNOWN_URL: Final = "https://MIRROR"
 @click.option(
     "--url",
     metavar="URL",
-    help="The https URL at which the mirror is served, for the lines to paste; by default artifacts.mirror.",
+    help="The https URL at which the mirror is served, for the URLs to paste; by default artifacts.mirror.",
 )
 @options.TARGETS
 @options.SET
@@ -60,8 +60,8 @@ def artifacts_mirror(
       imagegen artifacts mirror configs/*.yaml --to /srv/mirror
       imagegen artifacts mirror prod.yaml --to s3://files/mirror --url https://files.example.com/m
 
-    A config with `artifacts.mirror: URL` downloads its artifacts from there. Container images come from the tarballs of
-    the mirror: the command prints the lines of `image_tarballs`.
+    A config with `artifacts.mirror: URL` downloads its artifacts and imports its container images from there. Nothing
+    else in the config changes, except for URLs of its own: the command prints them.
 
     Each file is compared with the lock. Files that the mirror has already are kept, so that a run that was interrupted
     can be repeated. Nothing is removed or replaced.
@@ -78,33 +78,22 @@ def artifacts_mirror(
     run = arguments.make_run_facts(())
     filled = fill_mirror(chosen, address, dry_run=dry_run, run=run, console=console)
     served = url or next((one.mirror_url for one, _ in chosen if one.mirror_url), _UNKNOWN_URL)
-    tarballs = _tarballs(filled, served.rstrip("/"))
-    summary = {"to": address, "dry_run": dry_run, **_summary(filled, tarballs)}
-    print_as(form, summary, _lines(filled, address, tarballs, dry_run=dry_run))
+    summary = {"to": address, "dry_run": dry_run, **_summary(filled)}
+    print_as(form, summary, _lines(filled, address, served.rstrip("/"), dry_run=dry_run))
 
 
-def _tarballs(filled: Filled, url: str) -> list[dict[str, str]]:
-    """The entries of `image_tarballs`."""
-    return [
-        {"name": image.name, "url": f"{url}/{image.tarball.path}", "sha256": image.tarball.sha256}
-        for image in filled.images
-        if image.tarball
-    ]
-
-
-def _summary(filled: Filled, tarballs: list[dict[str, str]]) -> dict[str, Any]:
+def _summary(filled: Filled) -> dict[str, Any]:
     return {
         "copied": dict(filled.copied),
         "kept": dict(filled.kept),
         "copied_images": list(filled.copied_images),
         "kept_images": list(filled.kept_images),
         "own_urls": dict(filled.own),
-        "image_tarballs": tarballs,
         "images_without_tarball": [image.name for image in filled.images if not image.tarball],
     }
 
 
-def _lines(filled: Filled, address: str, tarballs: list[dict[str, str]], *, dry_run: bool) -> Iterator[str]:
+def _lines(filled: Filled, address: str, url: str, *, dry_run: bool) -> Iterator[str]:
     if dry_run:
         yield from (f"missing  {path}" for path in (*filled.copied, *filled.copied_images))
     verb = "would copy" if dry_run else "copied"
@@ -114,12 +103,16 @@ def _lines(filled: Filled, address: str, tarballs: list[dict[str, str]], *, dry_
         f"{counted(len(filled.copied_images), 'container image')} to {address}; {there} were there"
     )
     for key, path in filled.own.items():
-        yield f"{key} is a URL of the config, which artifacts.mirror does not replace: its file is {path}"
-    if tarballs:
-        yield "to import the container images, write this in place of images and windows.container_images:"
-        yield "image_tarballs:"
-        # JSON is YAML.
-        yield from (f"  - {json.dumps(tarball)}" for tarball in tarballs)
+        yield f"{key} is a URL of the config, which artifacts.mirror does not replace: write {url}/{_quoted(path)}"
     for image in filled.images:
         if not image.tarball:
-            yield f"{image.name} has no tarball: it is named by its digest, or larger than a tarball may be"
+            registry = image.name.partition("/")[0]
+            yield (
+                f"{image.name} is too large for a tarball: in the closed network, write {registry} into "
+                f"artifacts.pull_from, and a registry that has it into runtime.containerd.registry_mirrors.{registry}"
+            )
+
+
+def _quoted(path: str) -> str:
+    """A path of the mirror as a part of a URL: a web server decodes it."""
+    return urllib.parse.quote(path, safe="/:@+~!$&'()*,;=")
