@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from imagegen.rehearsal.artifacts import Sign
     from imagegen.steps.evaluate import EvaluatedStep
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
@@ -97,8 +98,8 @@ def _repacked(data: bytes, folder: str) -> bytes:
 def test_a_node_comes_up_whatever_the_layout(
     sets: tuple[str, ...], folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def make(steps: Sequence[EvaluatedStep]) -> dict[str, bytes]:
-        made = make_artifacts(steps)
+    def make(steps: Sequence[EvaluatedStep], sign: Sign | None) -> dict[str, bytes]:
+        made = make_artifacts(steps, sign)
         return {url: _repacked(data, folder) if url.startswith(OWN) else data for url, data in made.items()}
 
     for module in (conftest, boot_support):
