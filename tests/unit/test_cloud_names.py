@@ -33,7 +33,7 @@ NAMED = {
     "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],
     "imagegen/catalog/products.json": [_ARCHIVE],
     "imagegen/catalog/publishing.json": [_ARCHIVE],
-    "imagegen/catalog/signers.json": ["Azure/AgentBaker"],
+    "imagegen/catalog/signers.json": [_ARCHIVE, "Azure/AgentBaker"],
     "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
 }
 
