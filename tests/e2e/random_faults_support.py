@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from botocore.httpsession import URLLib3Session
     from botocore.model import ServiceModel
 
+    from imagegen.artifacts.crl_use import CrlUse
     from imagegen.artifacts.lock import Lock
     from imagegen.build.journal import RecordedRun
     from imagegen.manifest.model import ImageManifest
@@ -271,10 +272,10 @@ class Product:
         decide, render = pipeline.decide, pipeline.render_tree
         decisions: dict[bytes, Decision] = {}
 
-        def decide_once(target: pipeline.PreparedTarget, lock: Lock) -> Decision:
+        def decide_once(target: pipeline.PreparedTarget, lock: Lock, crls: CrlUse) -> Decision:
             data = lock_bytes(lock)
             if data not in decisions:
-                decisions[data] = decide(target, lock)
+                decisions[data] = decide(target, lock, crls)
             self.plan = decisions[data].plan
             return decisions[data]
 
