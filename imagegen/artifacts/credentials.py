@@ -15,13 +15,14 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.request import host_of, shown_url
+from imagegen.artifacts.request import host_of, place_of, shown_url
 from imagegen.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
     from imagegen.artifacts.image_lookup import Answer, Ask
 
-# For each host, the way to sign in by the keys of the config: names of environment variables, or that of a cloud.
+# For each host, or path on one, the way to sign in by the keys of the config: names of environment variables, or that
+# of a cloud.
 Ways = Mapping[str, Mapping[str, str]]
 # What a cloud does: takes its name, URLs, and how many seconds their addresses must be valid; returns the addresses.
 Sign = Callable[[str, Sequence[str], float], Mapping[str, str]]
@@ -61,20 +62,19 @@ class PrivateHosts:
 
     def check(self) -> None:
         """Raise an error if a variable is not set, or does not have the form of such a value."""
-        for host, way in self._ways.items():
+        for place, way in self._ways.items():
             if SIGN_IN not in way:
-                self._given(host, way, f"https://{host}/")
+                self._given(way, f"https://{place}")
 
     def is_private(self, url: str) -> bool:
-        """Whether the host of the URL needs credentials."""
-        return host_of(url) in self._ways
+        """Whether the file needs credentials."""
+        return place_of(url, self._ways) is not None
 
     def address(self, url: str) -> Address:
-        """The address from which imagegen downloads a file now. Of a host without credentials, it is the URL."""
-        host = host_of(url)
-        way = self._ways.get(host, {})
+        """The address from which imagegen downloads a file now. Without credentials, it is the URL."""
+        way = self._way(url)
         if SIGN_IN not in way:
-            return self._given(host, way, url) if way else Address(url)
+            return self._given(way, url) if way else Address(url)
         with self._lock:
             signed_at, address = self._signed.get(url, (0.0, ""))
             if not address or self._now() - signed_at > _SIGNED_AGAIN_S:
@@ -87,18 +87,22 @@ class PrivateHosts:
         found: dict[str, Address] = {}
         to_sign: dict[str, list[str]] = {}
         for url in dict.fromkeys(urls):
-            host = host_of(url)
-            way = self._ways.get(host, {})
+            way = self._way(url)
             if SIGN_IN in way:
                 to_sign.setdefault(way[SIGN_IN], []).append(url)
             elif way:
-                found[url] = self._given(host, way, url)
+                found[url] = self._given(way, url)
         for cloud, private in to_sign.items():
             found |= {url: Address(address) for url, address in self._sign(cloud, private, valid_s).items()}
         return found
 
-    def _given(self, host: str, way: Mapping[str, str], url: str) -> Address:
+    def _way(self, url: str) -> Mapping[str, str]:
+        place = place_of(url, self._ways)
+        return {} if place is None else self._ways[place]
+
+    def _given(self, way: Mapping[str, str], url: str) -> Address:
         """The address with credentials that the environment has."""
+        host = host_of(url)
         values = {key: self._environ.get(name, "") for key, name in way.items()}
         if missing := [way[key] for key, value in values.items() if not value]:
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import urllib.parse
+from collections.abc import Collection
 
 from imagegen.hosts import plain_host
 from imagegen.resources.model import ArtifactForm
@@ -91,6 +92,14 @@ def shown_url(url: str) -> str:
         return "an invalid URL"
     host = parts.hostname or ""
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
+
+
+def place_of(url: str, places: Collection[str]) -> str | None:
+    """The place that the URL is in, the innermost if it is in several: a host, or a host and the path of a file or of a
+    folder on it."""
+    whole = host_of(url) + urllib.parse.urlsplit(url).path
+    around = [place for place in places if whole == place or whole.startswith(f"{place.rstrip('/')}/")]
+    return max(around, key=len, default=None)
 
 
 def host_of(url: str) -> str:

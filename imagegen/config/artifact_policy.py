@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
-from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, Registry, RelativePath
+from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, Registry, RelativePath, UrlPath
 from imagegen.documents.problems import quoted, type_of
 from imagegen.errors import InvalidValue
 from imagegen.providers.registry import PROVIDERS
@@ -186,6 +186,12 @@ class ArtifactCredentials(Strict):
     host: HostAndPort = pydantic.Field(
         description="The host, with its port if it is not 443.", examples=["artifacts.example.com"]
     )
+    path: UrlPath | None = pydantic.Field(
+        default=None,
+        description="The file on the host, or the folder with all files below it, for which these are. Default: all "
+        "files of the host for which no other entry is. So each file can have a presigned address of its own.",
+        examples=["/signed/kubelet.exe"],
+    )
     token_env: EnvName | None = pydantic.Field(
         default=None, description="The environment variable with a bearer token.", examples=["ARTIFACTS_TOKEN"]
     )
@@ -201,7 +207,8 @@ class ArtifactCredentials(Strict):
     )
     query_env: EnvName | None = pydantic.Field(
         default=None,
-        description="The environment variable with a query that is added to each URL, such as a SAS token.",
+        description="The environment variable with a query that is added to each URL, such as a SAS token, or with "
+        "`path` the query of a presigned address.",
         examples=["ARTIFACTS_SAS"],
     )
     sign_in: Cloud | None = pydantic.Field(

@@ -172,6 +172,7 @@ def _check_unproxied(text: str) -> str:
 
 # Without user, query and fragment: they may hold a secret, and the URL is in the tree, in the lock and on the machine.
 _PATH: Final = r'(/[!"$->@-~]*)?'
+UrlPath = Annotated[str, pydantic.StringConstraints(pattern=r"^/[!\"$->@-~]*$", max_length=2000)]
 HttpsUrl = Annotated[
     str,
     pydantic.StringConstraints(pattern=rf"^https://[^/?#@\s\\]+{_PATH}$", max_length=2000),

@@ -52,9 +52,10 @@ def _with_docker_hub(hosts: list[str]) -> list[str]:
 
 
 def download_credentials(config: ImageConfig) -> dict[str, dict[str, str]]:
-    """For each host with private artifacts the way to sign in, by the keys of the config."""
+    """For each place with private artifacts the way to sign in, by the keys of the config. A place is a host, or a host
+    and a path."""
     return {
-        plain_host(one.host): one.model_dump(exclude={"host"}, exclude_none=True)
+        plain_host(one.host) + (one.path or ""): one.model_dump(exclude={"host", "path"}, exclude_none=True)
         for one in config.artifacts.credentials
     }
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import TypeVar
 
-from imagegen.artifacts.request import host_of
+from imagegen.artifacts.request import place_of
 from imagegen.canonical import digest
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ class BuildPart:
 
     @property
     def private_downloads(self) -> dict[str, str]:
-        """The URLs of the artifacts whose host needs credentials, by their names."""
-        return {name: url for name, url in self.downloads.items() if host_of(url) in self.download_credentials}
+        """The URLs of the artifacts that need credentials, by their names."""
+        return {name: url for name, url in self.downloads.items() if place_of(url, self.download_credentials)}
 
     @property
     def longest_s(self) -> int:

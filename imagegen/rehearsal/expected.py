@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+from imagegen.artifacts.request import place_of
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.network.private_files import Demand
 from imagegen.resources.image_name import DOCKER_HUB
@@ -151,9 +152,9 @@ def expected_from_tree(
     phases = read.phases
     policy = "" if _runs_only_signed(phases) else _BYPASS
     private = {
-        name: ExpectedDownload(one.url, demands[host])
+        name: ExpectedDownload(one.url, demands[place])
         for name, one in read.artifacts.items()
-        if (host := urllib.parse.urlsplit(one.url).hostname or "") in demands
+        if (place := place_of(one.url, demands)) is not None
     }
     first = next((at for at, phase in enumerate(phases) if _uses(phase, private)), len(phases))
     digests = ("-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(plan).hexdigest())

@@ -17,6 +17,7 @@ import httpx
 from imagegen.artifacts.cache import FOLDER_VARIABLE
 from imagegen.artifacts.credentials import SIGN_IN
 from imagegen.artifacts.registry_credentials import read_credentials
+from imagegen.artifacts.request import place_of
 from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.errors import VerificationError
@@ -111,7 +112,7 @@ class Sandbox:
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
         self._demands = demands_of(setup.download_credentials, setup.secret_variables)
-        admit = dict.fromkeys(self._demands, self._admit)
+        admit = dict.fromkeys((place.partition("/")[0] for place in self._demands), self._admit)
         artifacts = ArtifactServer(setup.artifacts, digests=setup.digests, admit=admit)
         self._credentials = read_credentials(setup.registry_credentials, setup.secret_variables)
         registries = Registries(setup.images, setup.mirrors, beside=artifacts, credentials=self._credentials)
@@ -254,7 +255,8 @@ class Sandbox:
         """The answer of a host with private artifacts to a request that it refuses."""
         names = (self._setup.cloud, *self._setup.accounts_beside)
         clouds = {name: cloud.admit for name, cloud in zip(names, self.network.clouds, strict=True)}
-        return self._demands[request.host].admit(request, clouds)
+        place = place_of(f"https://{request.host}{request.target}", self._demands)
+        return None if place is None else self._demands[place].admit(request, clouds)
 
     def _fetch(self, url: str, authorization: str, proxy: str | None) -> bytes:
         """Download a URL in the same way as the guest, through the network's proxy, which is also the config's proxy.

@@ -36,13 +36,15 @@ def download_credentials_way(given: RuleInput) -> Iterator[Finding]:
             yield Finding(path, f"{one.host} has no {missing}", f"add {missing}: basic authentication needs both")
 
 
-@rule("download-credentials-once", ERROR, "A host must be listed once in artifacts.credentials")
+@rule("download-credentials-once", ERROR, "A host, or a path on it, must be listed once in artifacts.credentials")
 def download_credentials_once(given: RuleInput) -> Iterator[Finding]:
     seen = set()
     for path, one in _each(given):
-        if plain_host(one.host) in seen:
-            yield Finding((*path, "host"), f"{one.host} is listed above", "leave one of them out")
-        seen.add(plain_host(one.host))
+        place = plain_host(one.host), one.path
+        if place in seen:
+            hint = "leave one of them out, or give each the path of its files"
+            yield Finding((*path, "host"), f"{one.host}{one.path or ''} is listed above", hint)
+        seen.add(place)
 
 
 @rule("download-credentials-variable", ERROR, "Credentials of downloads must be in variables of their own")

@@ -42,6 +42,9 @@ CASES = {
     "token": Case(HOST, f"token_env: {TOKEN}"),
     "basic": Case(HOST, f"username_env: {USER}, password_env: {PASSWORD}", "azure"),
     "query": Case(HOST, f"query_env: {QUERY}"),
+    "presigned": Case(
+        HOST, f"path: /files/containerd.tar.gz, query_env: {QUERY}}}, {{host: {HOST}, token_env: {TOKEN}"
+    ),
     "s3": Case("private.s3.eu-west-1.amazonaws.com", "sign_in: aws"),
     "s3-for-azure": Case("s3.eu-west-1.amazonaws.com", "sign_in: aws", "azure"),
     "blob": Case("private.blob.core.windows.net", "sign_in: azure", "azure"),

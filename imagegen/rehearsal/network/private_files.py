@@ -21,7 +21,7 @@ _CHALLENGE: Final = (("WWW-Authenticate", "Bearer"),)
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """What one host demands."""
+    """What one host demands, or one path on it."""
 
     authorization: str = ""
     query: str = ""
@@ -36,8 +36,8 @@ class Demand:
 
 
 def demands_of(ways: Ways, values: Mapping[str, str]) -> dict[str, Demand]:
-    """The demand of each host. `values` are those of the environment variables."""
-    return {host: _demand({key: values.get(name, name) for key, name in way.items()}) for host, way in ways.items()}
+    """The demand of each place. `values` are those of the environment variables."""
+    return {place: _demand({key: values.get(name, name) for key, name in way.items()}) for place, way in ways.items()}
 
 
 def _demand(given: Mapping[str, str]) -> Demand:

@@ -21,6 +21,8 @@ FILE = "https://files.example.com/a/b.zip"
 WAYS = {
     "files.example.com": {"token_env": "A_TOKEN"},
     "files.example.com:8443": {"query_env": "A_SAS"},
+    "presigned.example.com/a/1.zip": {"query_env": "A_SAS"},
+    "presigned.example.com/a": {"token_env": "A_TOKEN"},
     "basic.example.com": {"username_env": "A_USER", "password_env": "A_LOGIN"},
     "bucket.example.com": {"sign_in": "cloud"},
 }
@@ -49,6 +51,10 @@ def hosts(values: Mapping[str, str] = VALUES, clock: Clock | None = None) -> Pri
         ("https://FILES.example.com:443/x", Address("https://FILES.example.com:443/x", "Bearer secret-1")),
         ("https://files.example.com:8443/x", Address("https://files.example.com:8443/x?sv=1&sig=secret-2")),
         ("https://basic.example.com/x", Address("https://basic.example.com/x", "Basic cm9ib3Q6c2VjcmV0OjM=")),
+        # The innermost place counts. A folder is not the start of a name.
+        ("https://presigned.example.com/a/1.zip", Address("https://presigned.example.com/a/1.zip?sv=1&sig=secret-2")),
+        ("https://presigned.example.com/a/2.zip", Address("https://presigned.example.com/a/2.zip", "Bearer secret-1")),
+        ("https://presigned.example.com/ab.zip", Address("https://presigned.example.com/ab.zip")),
         ("https://bucket.example.com/x", Address("https://bucket.example.com/x?sig=1")),
         ("https://other.example.com/x", Address("https://other.example.com/x")),
         ("https://files.example.com.evil.test/x", Address("https://files.example.com.evil.test/x")),
