@@ -18,7 +18,7 @@ FAULTS = [
     *(f"R{number}" for number in range(1, 5)),
     *("N7", "N8", "N11", "B8"),
 ]
-_ROW = re.compile(r"^\| ([A-Za-z][a-z0-9 ]*) \| ([^|]+) \| ([^|]+) \|$")
+_ROW = re.compile(r"^\| ((?:find-|content-|test-)?[A-Za-z][a-z0-9 ]*) \| ([^|]+) \| ([^|]+) \|$")
 _TEST = re.compile(r"`(tests/[^`]+)`")
 # One of the file that the line has named before.
 _ANY_TEST = re.compile(r"`((?:tests/|::)[^`]+)`")
