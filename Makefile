@@ -104,6 +104,12 @@ golden: $(STAMP) ## Rewrite the golden files that differ. Read the diff before y
 figures: $(STAMP) ## Count the figures in docs/figures.md.
 	$(BIN)/python tests/bench/structure.py
 
+# For maintainers. ANSWERS is a folder of saved answers; without it, the command shows how to save them.
+ANSWERS ?=
+.PHONY: catalogue
+catalogue: $(STAMP) ## Compare the catalogue with ANSWERS, a folder of saved answers. Without it: show how to save them.
+	@$(BIN)/python -m tests.catalogue.compare $(or $(ANSWERS),--help)
+
 .PHONY: bench
 bench: $(STAMP) ## Measure start-up, rehearsals and WinRM traffic.
 	$(IMAGEGEN) tools

@@ -80,7 +80,7 @@ ALSO: dict[str, set[str]] = {
     "mirror-idle": {"csi-proxy-beside-host-process"},
     "overlay-on-release": {"windows-release-refused"},
     "pool-name-scale-set": {"pool-name-aks"},
-    "support-ended": {"support-ended-allowed", "windows-kubernetes-untested"},
+    "support-ended": {"support-ended-allowed", "support-ends-soon", "windows-kubernetes-untested"},
     "windows-edition": {"support-ended", "windows-kubernetes-untested"},
     "windows-kubernetes-refused": {"support-ended"},
     "windows-kubernetes-untested": {"kubernetes-newer-than-catalogue"},

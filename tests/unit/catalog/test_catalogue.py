@@ -490,3 +490,11 @@ def test_paths_have_the_form_of_paths() -> None:
     form = pydantic.TypeAdapter(WindowsPath)
     for path in (*paths().values(), *(path for target in PROVIDERS for path in stock_paths(target))):
         assert form.validate_python(path) == path
+
+
+def test_cumulative_updates_are_known_up_to_the_newest_images() -> None:
+    """A KB without its revision counts as installed only under its own number, and the next month's replaces it."""
+    newest: dict[int, int] = {}
+    for row in table("updates")["cumulative"].values():
+        newest[row["build"]] = max(newest.get(row["build"], 0), row["ubr"])
+    assert newest == {17763: 8389, 20348: 5499, 25398: 2330, 26100: 33296}

@@ -122,7 +122,7 @@ def test_newer_and_older_minors() -> None:
     assert newer.config.kubernetes.pause_image == newest.config.kubernetes.pause_image
     older = spec_of(kubernetes="1.30.1", containerd="1.7.30")
     assert older.config.kubernetes.pause_image == "registry.k8s.io/pause:3.9"
-    assert (older.facts.crictl, older.facts.containerd_config_version) == ("1.30.0", 2)
+    assert (older.facts.crictl, older.facts.containerd_config_version) == ("1.30.1", 2)
 
 
 def test_what_is_unknown_is_empty() -> None:
