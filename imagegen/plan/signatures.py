@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.artifacts.lock import WHOLE_FILE, LockedArtifact
 from imagegen.artifacts.members import file_name
 from imagegen.artifacts.signature_request import SignatureRequest, TrustSources, is_covered
+from imagegen.authenticode.model import SignerStrength
 from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.catalog.facts import table
 from imagegen.config.artifact_policy import PinnedUrl, Signer, is_url
@@ -102,7 +103,13 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
         published=str(row["what"]) if row and _is_unsigned(artifact.key) else "",
         signed_by=str(row.get("by", "")) if row else "",
         with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
+        with_strength=_signer_strength(config) != SignerStrength(),
     )
+
+
+def _signer_strength(config: ImageConfig) -> SignerStrength:
+    policy = config.artifacts.signatures
+    return SignerStrength(policy.least_rsa_bits, policy.sha1_certificates) if policy else SignerStrength()
 
 
 def general_signers(config: ImageConfig) -> tuple[SignerRule, ...]:
@@ -203,6 +210,7 @@ def trust_sources(spec: Spec) -> TrustSources:
         roots=roots.data if roots else None,
         crl_files={name: file.data for name, file in crls.items() if file},
         crl_urls=tuple(name for name in crls if is_url(name)),
+        strength=_signer_strength(spec.config),
     )
 
 
