@@ -5,7 +5,7 @@ is rejected.
 """
 
 import urllib.parse
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
@@ -60,6 +60,8 @@ class Inputs(Strict):
     images: dict[str, ImageDigest] = {}
     """The digests of the container images, by their names."""
     stated: Json = {}
+    first_boot: list[str] | None = None
+    """The ids of the resources that a node may change after its first boot. None if an older imagegen recorded it."""
     lock_sha256: Sha256 | None = None
     """Of the bytes of the lock. None if an older imagegen recorded the image."""
 
@@ -100,6 +102,10 @@ class RecordedPublish(Strict):
     @classmethod
     def of(cls, published: Published) -> Self:
         return cls(version=published.version, images=[RecordedImage.of(image) for image in published.images])
+
+
+# The label of each rehearsal, with the value "true".
+REHEARSAL_LABEL: Final = "rehearsal"
 
 
 class ImageManifest(Strict):

@@ -201,6 +201,9 @@ def make_manifest(
                 if resource.kind == "image"
             },
             stated=dict(plan.build.stated),
+            first_boot=sorted(
+                resource.id for phase in plan.image.phases for resource in phase.resources() if resource.until
+            ),
             lock_sha256=image.lock_sha256,
         ),
         versions=dict(plan.image.versions),

@@ -30,6 +30,7 @@ LIMIT_KEY_BYTES: Final = 64 * 2**10
 )
 @click.option("--lock", "lock_file", type=click.Path(path_type=Path), help="The lock that the image was built with.")
 @click.option("--node", type=click.Path(path_type=Path), help="The output of start.ps1 -Check on a node.")
+@click.option("--rehearsal", is_flag=True, help="Accept the manifest of a rehearsal.")
 @options.FORMAT
 def verify(
     manifest: str,
@@ -38,6 +39,7 @@ def verify(
     documents: Path | None,
     lock_file: Path | None,
     node: Path | None,
+    rehearsal: bool,
     form: str,
 ) -> None:
     """Check that a manifest, the proof about it and a node belong together. Needs no network and no account.
@@ -64,6 +66,7 @@ def verify(
         key=key_found,
         lock=lock_file,
         node=node,
+        rehearsal=rehearsal,
     )
     checks = list(verify_all(request))
     print_as(form, _as_json(path, checks), _lines(checks))
