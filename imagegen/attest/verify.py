@@ -23,9 +23,18 @@ from imagegen.attest.sbom_check import compare_sbom, read_sbom
 from imagegen.attest.statement import Statement, make_statement
 from imagegen.errors import ConfigError, Problem
 from imagegen.lines import counted
-from imagegen.manifest.model import REHEARSAL_LABEL
 
 _NO_ATTESTATION = "make it where the key is: `imagegen attest MANIFEST --key FILE`"
+
+
+@dataclasses.dataclass(frozen=True)
+class RefusedLabel:
+    """A label that tells that a manifest is not about a real image, whoever signed the proof about it."""
+
+    key: str
+    value: str
+    message: str
+    hint: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +48,8 @@ class VerifyRequest:
     node: Path | None = None
     needs_documents: bool = False
     """Whether it is an error that there is no attestation."""
-    rehearsal: bool = False
-    """Whether the manifest of a rehearsal is accepted: no cloud has its image."""
+    refused: RefusedLabel | None = None
+    """A label that the manifest must not have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +69,8 @@ def verify(request: VerifyRequest) -> Iterator[Check]:
     except InvalidDocument as invalid:
         yield _failed("manifest", invalid.problems)
         return
-    rehearsed = [] if request.rehearsal else _find_rehearsal(request.manifest, file)
-    yield _judged("manifest", _manifest_words(file), [*find_contradictions(file), *rehearsed])
+    problems = [*find_contradictions(file), *_find_refused(request, file)]
+    yield _judged("manifest", _manifest_words(file), problems)
     attestation, statement = _check_attestation(request, file)
     yield attestation
     yield _check_sbom(request, file, statement)
@@ -71,12 +80,10 @@ def verify(request: VerifyRequest) -> Iterator[Check]:
         yield _check_node(request.node, file)
 
 
-def _find_rehearsal(path: Path, file: ManifestFile) -> list[Problem]:
-    """That the manifest is one of a rehearsal, whoever signed the proof about it."""
-    if file.manifest.labels.get(REHEARSAL_LABEL) != "true":
-        return []
-    message = "is that of a rehearsal: no cloud has this image, and stand-ins took the place of its downloads"
-    return [Problem(str(path), 0, f"labels.{REHEARSAL_LABEL}", message, "to verify a rehearsal, add --rehearsal")]
+def _find_refused(request: VerifyRequest, file: ManifestFile) -> Iterator[Problem]:
+    refused = request.refused
+    if refused and file.manifest.labels.get(refused.key) == refused.value:
+        yield Problem(str(request.manifest), 0, f"labels.{refused.key}", refused.message, refused.hint)
 
 
 def _manifest_words(file: ManifestFile) -> str:

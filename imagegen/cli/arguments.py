@@ -17,14 +17,14 @@ from imagegen import loading, locking, pipeline
 from imagegen.artifacts.lock import Lock, read_lock
 from imagegen.build.packer import OnError
 from imagegen.cli.messages import messages
-from imagegen.cli.options import load_config, parse_labels, today
+from imagegen.cli.options import REHEARSAL_LABEL, load_config, parse_labels, today
 from imagegen.cli.output import error_text, print_as, print_manifest
 from imagegen.console import Console, make_console
 from imagegen.errors import ConfigError, ImagegenError, ToolError
 from imagegen.lines import one_line
 from imagegen.loading import ConfigRequest, Loaded
 from imagegen.locking import default_lock, lock_command
-from imagegen.manifest.model import REHEARSAL_LABEL, ImageManifest
+from imagegen.manifest.model import ImageManifest
 from imagegen.pipeline import PreparedTarget
 from imagegen.plan.resolve import Decision
 from imagegen.providers import RunFacts
@@ -109,7 +109,11 @@ def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) 
     """The lock: beside the config unless another one is given. The lock of a rehearsal is only for rehearsals."""
     file = lock_file or default_lock(config)
     lock = read_lock(file)
-    if lock is not None and lock.labels.get(REHEARSAL_LABEL) == "true" and parse_labels(labels).get(REHEARSAL_LABEL) != "true":
+    if (
+        lock is not None
+        and lock.labels.get(REHEARSAL_LABEL) == "true"
+        and parse_labels(labels).get(REHEARSAL_LABEL) != "true"
+    ):
         raise ConfigError(
             f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins",
             hint=f"give another lock with --lock, or delete this one and run `{lock_command(config, file)}`",

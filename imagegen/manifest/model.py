@@ -5,7 +5,7 @@ is rejected.
 """
 
 import urllib.parse
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 import pydantic
 
@@ -102,10 +102,6 @@ class RecordedPublish(Strict):
     @classmethod
     def of(cls, published: Published) -> Self:
         return cls(version=published.version, images=[RecordedImage.of(image) for image in published.images])
-
-
-# The label of each rehearsal, with the value "true".
-REHEARSAL_LABEL: Final = "rehearsal"
 
 
 class ImageManifest(Strict):

@@ -27,7 +27,6 @@ from imagegen.build.tools import find_tools
 from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
 from imagegen.files import scratch_folder, write_file
-from imagegen.manifest.model import REHEARSAL_LABEL
 from imagegen.manifest.store import LocalStore
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.boot.boot import boot_image
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.winrm.observations import Cost
     from imagegen.settle.spec import Spec
 
-LABEL = f"{REHEARSAL_LABEL}=true"
+LABEL = "rehearsal=true"
 _SCRATCH = "imagegen-rehearsal-"
 _NOT_CHECKED = (
     "that the PowerShell scripts do the same on Windows as the model machine",

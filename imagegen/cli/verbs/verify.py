@@ -9,7 +9,7 @@ import click
 
 from imagegen.attest.document_files import DocumentFiles
 from imagegen.attest.keys import VerifyingKey, read_verifying_key
-from imagegen.attest.verify import Check, VerifyRequest
+from imagegen.attest.verify import Check, RefusedLabel, VerifyRequest
 from imagegen.attest.verify import verify as verify_all
 from imagegen.cli import options
 from imagegen.cli.output import print_as
@@ -19,6 +19,12 @@ from imagegen.files import read_file
 from imagegen.lines import counted
 
 LIMIT_KEY_BYTES: Final = 64 * 2**10
+_REHEARSED: Final = RefusedLabel(
+    options.REHEARSAL_LABEL,
+    "true",
+    "is the manifest of a rehearsal: no cloud has this image, and stand-ins took the place of its downloads",
+    "add --rehearsal to verify a rehearsal",
+)
 
 
 @click.command()
@@ -66,7 +72,7 @@ def verify(
         key=key_found,
         lock=lock_file,
         node=node,
-        rehearsal=rehearsal,
+        refused=None if rehearsal else _REHEARSED,
     )
     checks = list(verify_all(request))
     print_as(form, _as_json(path, checks), _lines(checks))

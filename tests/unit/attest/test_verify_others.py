@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.artifacts.lock import Lock, lock_bytes
-from imagegen.attest.verify import VerifyRequest, verify
-from tests.attest_support import OTHER, Proof, check, fill, public, said, sha256_of
+from tests.attest_support import OTHER, Proof, check, fill, said, sha256_of
 
 if TYPE_CHECKING:
     from tests.attest_support import Change
@@ -341,16 +340,6 @@ def test_an_older_manifest_does_not_say_what_may_be_skipped(proof: Proof) -> Non
     write_line(proof, lambda it: skip(it, it["resources"]))
     nothing = {"node": ["check.txt: resources: all are skipped: nothing was tested"]}
     assert said(check(proof, node=proof.node), proof.folder) == nothing
-
-
-def test_the_manifest_of_a_rehearsal_needs_the_option(proof: Proof) -> None:
-    """Whoever has the key may have signed it by mistake."""
-    proof.change(proof.manifest, lambda it: it["labels"].update(rehearsal="true"))
-    proof.attest("ed25519")
-    (problem,) = said(check(proof), proof.folder)["manifest"]
-    assert problem.startswith("manifest.json: labels.rehearsal: is that of a rehearsal: no cloud has this image")
-    accepted = VerifyRequest(proof.manifest, proof.files, public("ed25519"), rehearsal=True)
-    assert [one.name for one in verify(accepted) if one.status == "failed"] == []
 
 
 def test_a_repeated_resource_is_tested_once(proof: Proof) -> None:
