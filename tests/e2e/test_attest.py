@@ -21,6 +21,7 @@ from imagegen.rehearsal.boot import drift
 from imagegen.rehearsal.machine.engine import run_entry
 from tests.attest_support import private_pem, public_pem
 from tests.conftest import TODAY
+from tests.deadlines import HANG_S
 from tests.e2e.rehearsal_support import CONFIG, imagegen, user_environ
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Built:
     checks: tuple[str, ...]
 
     def run(self, *words: str | Path, **environ: str) -> Completed:
-        return process.run(imagegen(*words), environ=user_environ(self.folder, **environ), timeout=60)
+        return process.run(imagegen(*words), environ=user_environ(self.folder, **environ), timeout=HANG_S)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,8 @@ def test_proof_of_a_build_holds_for_its_lock_and_its_node(built: Built) -> None:
     assert (signed.returncode, signed.stderr) == (0, "")
     node = built.folder / "check.txt"
     node.write_text(built.checks[0])
-    words = ("verify", built.manifest, "--rehearsal", "--key", built.folder / "a.pub", "--lock", built.lock, "--node", node)
+    documents = ("--key", built.folder / "a.pub", "--lock", built.lock, "--node", node)
+    words = ("verify", built.manifest, "--rehearsal", *documents)
     verified = built.run(*words, "--format", "json")
     assert verified.returncode == 0, verified.stderr
     checks = json.loads(verified.stdout)["checks"]

@@ -28,6 +28,7 @@ from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
 from imagegen.rehearsal.winrm.server import WinRMServer
 from imagegen.templating import render_text
+from tests.deadlines import HANG_S
 from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-_DEADLINE_S = 120
+_DEADLINE_S = HANG_S
 _BASE = custom_image("hardened-windows-2022-*", "111122223333")
 _NETWORK: dict[str, Any] = {
     "vpc_id": "vpc-0123456789abcdef0",

@@ -15,6 +15,7 @@ import pytest
 from imagegen.build import process
 from imagegen.errors import ExitCode
 from imagegen.rehearsal.faults.table import FAULTS
+from tests.deadlines import HANG_S
 from tests.e2e.rehearsal_support import CONFIG, TARGETS, imagegen, processes_with, user_environ
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 
 # Most of them wait for a cloud, for Packer's plugin or for a timeout.
 _AT_ONCE = 5
-_DEADLINE_S = 400.0
+_DEADLINE_S = HANG_S
 
 
 @dataclasses.dataclass(frozen=True)

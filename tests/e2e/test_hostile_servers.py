@@ -31,6 +31,7 @@ from imagegen.artifacts.request import ArtifactRequest, PublishedDigest
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 from imagegen.hosts import ANY_HOST, HostPolicy
+from tests.deadlines import HANG_S
 from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
 if TYPE_CHECKING:
@@ -382,7 +383,7 @@ def test_two_locks_use_one_cache_at_the_same_time(server: Server, cache: Cache, 
     """With a limit of nothing, each removes at once what neither of them holds."""
     server.forever = Answer(body=DATA, headers=TAG)
     with locking(server, cache, limit) as one, locking(server, cache, limit) as two:
-        ended = [process.communicate(timeout=60) for process in (one, two)]
+        ended = [process.communicate(timeout=HANG_S) for process in (one, two)]
     assert [out for out, _ in ended] == [f"{SHA256}\n"] * 2, ended
     left = [SHA256] if limit else []
     assert [one.sha256 for one in cache.files()] == left

@@ -18,6 +18,7 @@ from imagegen import pipeline
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.sshd import CONFIG, DATA, read_settings
 from tests.conftest import load_today
+from tests.deadlines import HANG_S
 from tests.e2e.test_boot_matrix import BASE
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.e2e
 _PATH = "/usr/sbin:/usr/local/sbin"
 # sshd, and a library that only sshd needs.
 _PACKAGES = ("openssh-server", "libwrap0")
-_DEADLINE_S = 60
+_DEADLINE_S = HANG_S
 # Any account but root: root's sshd also demands an account and a folder of its own, which reading does not need.
 _NOBODY = 65534
 

@@ -23,6 +23,7 @@ from imagegen.artifacts.lookup import KEEP, Refresh, Sources, lock_artifacts
 from imagegen.artifacts.request import ArtifactRequest, PublishedDigest, TakenFile
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -307,7 +308,7 @@ def test_downloads_run_at_the_same_time(world: World, monkeypatch: pytest.Monkey
     together = threading.Barrier(2)
 
     def fill(download: Download, file: IO[bytes]) -> Fetched:
-        together.wait(10)
+        together.wait(HANG_S)
         file.write(WEB[download.url])
         return Fetched(sha256(WEB[download.url]), len(WEB[download.url]))
 
@@ -337,7 +338,7 @@ def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.Monk
     stopped: list[bool] = []
 
     def fill(download: Download, file: IO[bytes]) -> Fetched:
-        stopped.append(download.stop.wait(10))
+        stopped.append(download.stop.wait(HANG_S))
         file.write(WEB[A])
         return Fetched(sha256(WEB[A]), len(WEB[A]))
 
@@ -360,14 +361,14 @@ def test_an_interrupt_between_two_starts_stops_the_download_that_runs(
 
     def fill(download: Download, _file: IO[bytes]) -> Fetched:
         begun.set()
-        stopped.append(download.stop.wait(10))
+        stopped.append(download.stop.wait(HANG_S))
         raise ConnectionError
 
     def interrupted(*arguments: Any) -> object:  # noqa: ANN401 - as submit's
         if begun.is_set():
             raise KeyboardInterrupt
         started = submit(*arguments)
-        assert begun.wait(10)
+        assert begun.wait(HANG_S)
         return started
 
     monkeypatch.setattr(Download, "fill", fill)
