@@ -39,7 +39,7 @@ _BACKSLASH_HINT: Final = (
     "`tar.exe -a -c -f FILE.zip FOLDER`"
 )
 # The archive's own root, which many archives list as a folder.
-_ROOT = ("", ".")
+_ROOT: Final = "."
 
 # The bytes that a format has at an offset. The mark of a tar stands after the fields of its first member.
 _MARKS: Final[tuple[tuple[FileType, int, bytes], ...]] = (
@@ -221,7 +221,7 @@ class _Bounds:
             raise self.rejection(name, "a path with a backslash", _BACKSLASH_HINT)
         if _leads_out(path):
             raise self.rejection(name, "a path outside the folder it is unpacked into")
-        if (path in _ROOT and is_file) or (path not in _ROOT and not _has_valid_names(path)):
+        if (path != _ROOT and not _has_valid_names(path)) or (path == _ROOT and is_file):
             raise self.rejection(name, "a name that Windows does not allow")
         folded = path.casefold()
         if folded in self.folded and (is_file or self.folded[folded]):

@@ -130,7 +130,7 @@ def _place(members: Mapping[str, str], strip: int, folder: str, expected: Sequen
         own = [path for path in paths if path.startswith(folder)]
         if own and len({members[path] for path in paths}) == 1:
             placed[stripped(own[0], strip)] = own[0]
-        elif own and (at in wanted or is_program(at)):
+        elif own and (not folder or at in wanted or is_program(at)):
             raise NotInArchiveError(f"has different files that become {at} without their folders", ", ".join(paths))
     if both := find_folder_and_file(unpacked, "\\"):
         raise NotInArchiveError(f"has a file and a folder that become {both} without their folders", _REPACK)

@@ -271,7 +271,7 @@ def test_a_name_that_is_no_unicode_is_refused(read: Callable[[bytes], dict[str, 
 def test_an_encrypted_member_is_refused(read: Callable[[bytes], dict[str, str]]) -> None:
     data = bytearray(zipped(("a.exe", b"1")))
     data[data.index(b"PK\x01\x02") + 8] |= 1
-    with pytest.raises(VerificationError, match="'a.exe' is encrypted"):
+    with pytest.raises(VerificationError, match=r"'a\.exe' is encrypted"):
         read(bytes(data))
 
 
