@@ -31,7 +31,7 @@ MEMORY  := $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 help: ## Show this help.
 	@echo "imagegen: Windows Kubernetes node images for Azure and AWS from one declarative config"
 	@echo
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 	@echo
 	@echo "  CONFIG=FILE     the config (default $(CONFIG))"
 	@echo "  TARGET=NAME     the target to build, if the config has several on the cloud"
