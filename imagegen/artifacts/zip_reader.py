@@ -19,9 +19,9 @@ from imagegen.artifacts.unpacked import PACK_AGAIN, UnreadableArchiveError
 
 STORED: Final = 0
 DEFLATED: Final = 8
-# catalog/archives.json has the sources.
+# What tar.exe of every release unpacks: imagegen/catalog/archives.json.
 METHODS: Final = (STORED, DEFLATED)
-METHOD_NAMES: Final = {1: "shrink", 6: "implode", 9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 95: "XZ"}
+METHOD_NAMES: Final = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd"}
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _LISTED: Final = struct.Struct("<4s6H3L5H2L")
 _END: Final = struct.Struct("<4s4H2LH")
