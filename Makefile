@@ -31,7 +31,7 @@ MEMORY  := $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 help: ## Show this help.
 	@echo "imagegen: Windows Kubernetes node images for Azure and AWS from one declarative config"
 	@echo
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 	@echo
 	@echo "  CONFIG=FILE     the config (default $(CONFIG))"
 	@echo "  TARGET=NAME     the target to build, if the config has several on the cloud"
@@ -93,6 +93,10 @@ test: check ## Run all tests: the check, then whole rehearsals with real Packer.
 .PHONY: losses
 losses: $(STAMP) ## Take each resource out of the plans, build, boot a node, and check what it lost.
 	$(PYTEST) -q -n 2 tests/losses/losses.py
+
+.PHONY: archive-mutants
+archive-mutants: $(STAMP) ## Change 2,000 archives at random, and compare what is read with what bsdtar unpacks.
+	IMAGEGEN_ARCHIVE_MUTANTS=2000 $(PYTEST) -q -m e2e tests/e2e/test_bsdtar.py
 
 .PHONY: golden
 golden: $(STAMP) ## Rewrite the golden files that differ. Read the diff before you commit it.

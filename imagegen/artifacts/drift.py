@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _NONE = "not locked"
 # What is only known about the same bytes.
-_NO_CONTENT = {"confirmed", "published", "redirected_to", "signed", "not_programs"}
+_NO_CONTENT = {"confirmed", "published", "redirected_to", "signed", "not_programs", "sizes", "dotted"}
 _FOLLOWS = {"size", "members", "images", "layers", "config", "manifest"}
 
 _Facts = Mapping[str, object]

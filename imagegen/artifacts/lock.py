@@ -100,6 +100,7 @@ SignedFile = Annotated[
 Members = Annotated[
     dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
 ]
+Size = Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
 Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
 Subject = Annotated[
     str, _check(lambda text: 0 < len(text) <= 1024 and text.isprintable(), "is not a valid subject of a certificate")
@@ -146,15 +147,19 @@ class LockedSignature(Strict):
 
 
 class LockedArtifact(Strict):
-    """One download: its URL, and what its bytes were. `members` lists the files of an archive, `images` the container
-    images of a tarball."""
+    """One download: its URL, and what its bytes were. `members` lists the files of an archive by their paths without
+    `./`, `images` the container images of a tarball."""
 
     url: Address
     redirected_to: WithoutQuery | None = None
     """Where the bytes came from, if the URL redirects. For people: nothing is downloaded from there."""
     sha256: Sha256
-    size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
+    size: Size
     members: Members | None = None
+    sizes: Annotated[dict[Member, Size], pydantic.Field(max_length=LIMIT_MEMBERS)] | None = None
+    """Of the members, in bytes."""
+    dotted: Literal["all", "some"] | None = None
+    """Which members have `./` before their paths in the archive. tar.exe counts it as a folder that can be stripped."""
     images: TarballImages | None = None
     confirmed: Annotated[list[WithoutQuery], pydantic.Field(min_length=1, max_length=10)] | None = None
     """Where a digest was published that agrees."""
@@ -171,12 +176,20 @@ class LockedArtifact(Strict):
             raise ValueError(f"signed: {unknown[0][:80]!a} is not one of the members")
         return self
 
+    @pydantic.model_validator(mode="after")
+    def _sizes_are_of_the_members(self) -> Self:
+        if self.sizes is not None and self.sizes.keys() != (self.members or {}).keys():
+            raise ValueError("sizes: it must have each of the members, and nothing else")
+        return self
+
     def answers(self, request: ArtifactRequest) -> bool:
-        """Whether this entry matches the request: URL, digest, and what the lock lists of a file of this form."""
+        """Whether this entry matches the request: URL, digest, and what the lock lists of a file of this form. An older
+        lock has no sizes of an archive's members."""
         return (
             self.url == request.url
             and request.sha256 in (None, self.sha256)
             and (request.may_be_plain if self.members is None else request.may_be_archive)
+            and (self.members is None) == (self.sizes is None)
             and (self.images is not None) == (request.form == "image")
         )
 

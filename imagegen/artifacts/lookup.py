@@ -273,13 +273,15 @@ class _Lookup:
                 url=request.url,
                 sha256=found.fetched.sha256,
                 size=found.fetched.size,
-                members=opened[request.name].members,
+                members=contents.digests if contents else None,
+                sizes=contents.sizes if contents else None,
+                dotted=contents.dotted if contents else None,
                 images=images if request.form == "image" else None,
                 redirected_to=recorded_redirect(found.fetched.redirected_to),
                 confirmed=confirmed or None,
                 published=_time_of(found.fetched.version, request.released),
             )
-            for request in requests
+            for request, contents in ((request, opened[request.name].contents) for request in requests)
         }
         signed = {name: {"signed": one.signed, "not_programs": one.not_programs} for name, one in checked.items()}
         return {name: entry.model_copy(update=signed.get(name)) for name, entry in entries.items()}

@@ -14,7 +14,7 @@ from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.catalog.facts import table
 from imagegen.config.artifact_policy import PinnedUrl, Signer, is_url
 from imagegen.errors import WARNING
-from imagegen.plan.fitting import UnfitError, fit
+from imagegen.plan.fitting import UnfitError, fit, stripped
 from imagegen.plan.model import PlannedSignature
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def _files(
 ) -> Iterator[tuple[str, str]]:
     """The files of an artifact that one resource takes, each with its name on the machine."""
     if kind == "archive":
-        depth = int(fields["strip"])
-        yield from ((path, file_name(path)) for path in members or () if path.count("/") >= depth)
+        depth, placed = int(fields["strip"]), {one["path"] for one in fields["members"]}
+        yield from ((path, file_name(path)) for path in members or () if stripped(path, depth) in placed)
     elif kind == "extract":
         yield str(fields["member"]), _name(fields)
     else:

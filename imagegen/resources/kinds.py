@@ -86,6 +86,8 @@ class Member(Strict):
 
     path: MemberPath
     sha256: Sha256
+    size: Annotated[int, pydantic.Field(ge=0)] | None = None
+    """In bytes."""
 
 
 class Archive(Resource):

@@ -91,9 +91,17 @@ def test_a_folder_that_others_may_read_is_closed(world: World) -> None:
     assert stat.S_IMODE(world.folder.stat().st_mode) == stat.S_IMODE((world.folder / "sha256").stat().st_mode) == 0o700
 
 
-def test_a_folder_of_somebody_else_is_refused(world: World, tmp_path: Path) -> None:
+def test_a_link_to_a_folder_is_refused(world: World, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     world.folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedError, match="is not a folder of this user"), world.cache.opened():
+        pass
+
+
+def test_a_folder_of_another_user_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.put(A)
+    user = os.getuid()
+    monkeypatch.setattr("os.getuid", lambda: user + 1)
     with pytest.raises(RefusedError, match="is not a folder of this user"), world.cache.opened():
         pass
 

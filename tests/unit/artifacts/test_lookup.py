@@ -62,15 +62,22 @@ def takes(name: str, url: str, *files: str, form: ArtifactForm = "file") -> Arti
     return dataclasses.replace(asks(name, url, form=form), files=tuple(TakenFile(file, file) for file in files))
 
 
-def locked(url: str, data: bytes, members: dict[str, str] | None = None) -> LockedArtifact:
+def locked(url: str, data: bytes, members: dict[str, bytes] | None = None) -> LockedArtifact:
+    """What a lock says of these bytes. The paths of an archive's members have `./` in it."""
     return LockedArtifact(
-        url=url, sha256=sha256(data), size=len(data), members=members, published="2026-10-31T12:00:00Z"
+        url=url,
+        sha256=sha256(data),
+        size=len(data),
+        members={path: sha256(one) for path, one in members.items()} if members else None,
+        sizes={path: len(one) for path, one in members.items()} if members else None,
+        dotted="all" if members else None,
+        published="2026-10-31T12:00:00Z",
     )
 
 
 ALL = Refresh(None)
 NEW_A = locked(A, WEB[A])
-NEW_B = locked(B, WEB[B], {"bin/b.exe": sha256(b"b")})
+NEW_B = locked(B, WEB[B], {"bin/b.exe": b"b"})
 
 
 class World:

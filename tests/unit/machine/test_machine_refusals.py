@@ -123,8 +123,8 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
     ("file", {**file(r"C:\x"), "sha256": ZEROS}, nothing, f"x.new is {file('')['sha256']}, not {ZEROS}"),
     ("archive", archive("tar", into=r"C:\none"), nothing, r"there is no folder C:\none for archive tar"),
     ("archive", archive("x"), nothing, "unrecognized or damaged archive"),
-    ("archive", archive("evil"), nothing, "leads out of the folder"),
-    ("archive", archive("link"), nothing, "is a link or a device"),
+    ("archive", archive("evil"), nothing, "a path outside the folder"),
+    ("archive", archive("link"), nothing, "a link or a device"),
     ("archive", archive("tar"), nothing, r"the sha256 of C:\Windows\Temp\a.exe.new is e3b0c442"),
     ("archive", archive("tar", strip=1), nothing, "not as planned after it was set: a.exe is not there"),
     ("archive", archive("tar"), lambda m: m.files.remove(r"C:\Windows\System32\tar.exe"), "cannot find C:\\Windows"),
@@ -355,7 +355,7 @@ def test_an_archive_brings_back_what_is_gone_beside_a_running_program(bench: Ben
     machine.files.remove(r"C:\c\u.exe")
     bench.done("phase-1")
     assert machine.services.is_running("tool")
-    assert machine.files.names(r"C:\c") == ["conf.d", "t.exe", "u.exe", "v.exe"]
+    assert machine.files.names(r"C:\c") == ["t.exe", "u.exe", "v.exe"]
     # What was right was not written again: it kept its access list.
     assert [effective(machine.files, rf"C:\c\{name}.exe").protected for name in ("t", "u", "v")] == [True, False, True]
 
