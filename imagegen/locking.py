@@ -16,13 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
+from imagegen.artifacts.content_check import verify_contents
 from imagegen.artifacts.credentials import with_credentials
 from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.drift import Change, compare_locks, moved_redirects
 from imagegen.artifacts.image_mirror import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.artifacts.lock import Lock, StoredLock, lock_bytes, read_stored_lock
-from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
-from imagegen.artifacts.lookup import verify_signatures as verify_locked
+from imagegen.artifacts.lookup import (
+    KEEP,
+    Refresh,
+    Sources,
+    find_unlocked_images,
+    lock_artifacts,
+    lock_images,
+    verify_signatures,
+)
 from imagegen.artifacts.quarantine import check_quarantine
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.signature_request import SignaturePolicy, reject_wrong_signers, with_roots_of
@@ -314,17 +322,19 @@ def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, conso
         console.warn(f"{problem.message}: {problem.hint}")
 
 
-def verify_signatures(
+def verify_lock(
     target: PreparedTarget, lock: Lock, file: Path, *, run: RunFacts, console: Console, crls: CrlUse | None = None
 ) -> None:
-    """Verify what must be signed in the bytes that the lock pins: a lock is not trusted, and time goes on. `crls`
-    learns the CRLs and what they are about."""
+    """Verify what the lock says of its bytes: a lock is not trusted, and time goes on. Sizes and members are verified
+    in the files of the cache, and what must be signed also in a new download. `crls` learns the CRLs and what they are
+    about."""
     crls = crls or CrlUse()
     _check_own_files([target], run, console, crls)
+    verify_contents(_requests([target]), lock.artifacts, _sources([target], file, run, console, crls))
     if not target.signatures:
         return
     wanted = {name: request for name, request in _requests([target]).items() if name in target.signatures}
-    verify_locked(wanted, lock.artifacts, _sources([target], file, run, console, crls))
+    verify_signatures(wanted, lock.artifacts, _sources([target], file, run, console, crls))
     console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
 
 

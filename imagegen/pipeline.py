@@ -35,7 +35,7 @@ from imagegen.files import write_tree
 from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.loading import Loaded, reject_unimplemented
-from imagegen.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_signatures
+from imagegen.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_lock
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     FinishedBuild,
@@ -345,7 +345,7 @@ def build_and_publish(
     else:
         check_complete(target, stored.lock, lock_file)
     lock = stored.lock
-    verify_signatures(target, lock, lock_file, run=run, console=console, crls=crls)
+    verify_lock(target, lock, lock_file, run=run, console=console, crls=crls)
     decision = decide(target, lock, crls)
     crls.warn_of_unused(console.warn)
     image = plan_image(target, stored, decision, out)

@@ -35,6 +35,13 @@ class RecordedSignature(Strict):
     timestamp: str | None = None
 
 
+class RecordedFile(Strict):
+    """A file on the disk of the image. Its size is that which the machine reported."""
+
+    sha256: Sha256
+    size: int | None = None
+
+
 class RecordedArtifact(Strict):
     """An artifact that the image was made of."""
 
@@ -45,6 +52,9 @@ class RecordedArtifact(Strict):
     """The public URL of the release that it is. None if that is `url`, or if an older imagegen recorded it."""
     signed: dict[str, RecordedSignature] = {}
     """The signatures by the file of the archive that has one; empty for the artifact itself."""
+    files: dict[str, RecordedFile] = {}
+    """The files that the image has of it, by their paths there. Those of a package are not known, and an older imagegen
+    recorded none."""
 
 
 class Inputs(Strict):

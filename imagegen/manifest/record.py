@@ -28,12 +28,13 @@ from imagegen.manifest.model import (
     Json,
     Plugin,
     RecordedArtifact,
+    RecordedFile,
     RecordedImage,
     RecordedPublish,
     RecordedSignature,
     Tools,
 )
-from imagegen.manifest.report import GuestReport
+from imagegen.manifest.report import GuestReport, reported_sizes
 from imagegen.manifest.store import LocalStore
 from imagegen.plan.model import BuildPlan
 from imagegen.providers import CloudImage, Published, RunFacts
@@ -173,6 +174,18 @@ def record_artifacts(
     return recorded
 
 
+def _with_files(
+    artifacts: Mapping[str, RecordedArtifact], plan: BuildPlan, report: Json | None
+) -> dict[str, RecordedArtifact]:
+    """The artifacts with the files that the image has of them."""
+    sizes = reported_sizes(report) if report else {}
+    files: dict[str, dict[str, RecordedFile]] = {name: {} for name in artifacts}
+    for resource in (resource for phase in plan.image.phases for resource in phase.resources()):
+        for path, sha256 in resource.downloaded.items():
+            files[str(resource.fields["artifact"])][path] = RecordedFile(sha256=sha256, size=sizes.get(sha256))
+    return {name: one.model_copy(update={"files": files[name]}) for name, one in artifacts.items()}
+
+
 def make_manifest(
     image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, build: FinishedBuild | None
 ) -> ImageManifest:
@@ -193,7 +206,7 @@ def make_manifest(
             base=LockedBase(
                 request=dict(image.base_request), identity=dict(plan.image.base), place=dict(plan.build.base_place)
             ),
-            artifacts=dict(image.artifacts),
+            artifacts=_with_files(image.artifacts, plan, report),
             images={
                 str(resource.fields["name"]): _digest_of(resource.fields)
                 for phase in plan.image.phases

@@ -43,7 +43,7 @@ from imagegen.plan.model import (
 )
 from imagegen.plan.pins import pin_image
 from imagegen.plan.settings import stated_settings
-from imagegen.plan.signatures import find_unchecked, plan_signatures, signature_requests
+from imagegen.plan.signatures import find_exempt, find_unchecked, plan_signatures, signature_requests
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, Resource
 from imagegen.resources.update import ENGINE_MODULE
@@ -158,6 +158,7 @@ def resolve(
     requests = artifact_requests(evaluated) | tarball_requests(images, lock.images)
     phases = _phases(evaluated, lock, requests, images, spec.provider, guest)
     notes = {item.step.name: _notes(item, config.timeouts.steps) for item in evaluated}
+    signed = signature_requests(config, evaluated)
     bundle = needed_files(guest, _kinds_of(phases)) | {
         path: text for step in evaluated for path, text in step.texts.items()
     }
@@ -187,7 +188,8 @@ def resolve(
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
         download_credentials=download_credentials(config),
-        signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
+        signatures=plan_signatures(signed, lock.artifacts),
+        unsigned=find_exempt(signed, lock.artifacts, (one for phase in phases for one in phase.resources())),
         all_signed=spec.facts.all_signed,
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)

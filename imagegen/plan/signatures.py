@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document
     from imagegen.errors import Problem
+    from imagegen.plan.model import PlannedResource
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import Draft, EvaluatedStep
 
@@ -234,6 +235,25 @@ def _planned(
         for member in request.used.select(entry.members):
             if one := (entry.signed or {}).get(member):
                 yield entry.sha256 if member == WHOLE_FILE else (entry.members or {})[member], planned_signature(one)
+
+
+def find_exempt(
+    requests: Mapping[str, SignatureRequest],
+    artifacts: Mapping[str, LockedArtifact],
+    resources: Iterable[PlannedResource],
+) -> tuple[str, ...]:
+    """The sha256 of the files of downloads that need no signature: all of an artifact that needs none, and those that
+    the lock calls no programs. Empty if no artifact needs one."""
+    found: set[str] = set()
+    for resource in resources if requests else ():
+        name = str(resource.fields.get("artifact"))
+        if name not in artifacts:
+            continue
+        entry = artifacts[name]
+        digests = {WHOLE_FILE: entry.sha256, **(entry.members or {})}
+        used = {*resource.downloaded.values()} or {entry.sha256}
+        found |= {digests[one] for one in entry.not_programs} & used if name in requests else used
+    return tuple(sorted(found))
 
 
 def planned_signature(found: LockedSignature) -> PlannedSignature:

@@ -34,6 +34,12 @@ function Get-SortedText { [CmdletBinding()] param([string[]]$Text)
 
 function Get-Digest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant() }
 
+# What a report says of a file.
+function Get-FileFact { [CmdletBinding()] param([string]$Path)
+    if (-not [System.IO.File]::Exists($Path)) { return $null }
+    [ordered]@{ sha256 = Get-Digest -Path $Path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length }
+}
+
 # One line of JSON in ASCII. Without -Depth, 5.1 silently cuts values at two levels.
 function ConvertTo-AsciiJson { [CmdletBinding()] param($Value)
     $json = ConvertTo-Json -InputObject $Value -Compress -Depth 10
@@ -128,8 +134,10 @@ function Get-SignatureFault { [CmdletBinding()] param($Found, $Wanted)
     "has a signature of $signer that Windows does not accept ($status): $($Found.StatusMessage)"
 }
 
-# Throws unless Windows accepts the signature that the plan has for these bytes. Without one in the plan, or if Windows shows another one (a nested one, or none because a catalogue signs), the host's verdict and the digest decide.
+# Throws unless Windows accepts the signature that the plan has for these bytes. If Windows shows another one (a nested one, or none because a catalogue signs), the host's verdict and the digest decide.
 function Assert-Signature { [CmdletBinding()] param([string]$Path, [string]$Name, [string]$Digest, $Context)
+    # A plan that requires signatures names each file that it puts on the machine. $null: this one needs none.
+    if ($Context.Signatures.Count -gt 0 -and -not $Context.Signatures.ContainsKey($Digest)) { throw (Get-Failure -ExitCode 4 -Message "$Name has the sha256 ${Digest}: the plan requires signatures, and knows no file with these bytes") }
     $wanted = $Context.Signatures[$Digest]
     if ($null -eq $wanted -or $null -ne $wanted.hidden) { return }
     # Windows knows a script by the extension of its file, and a download has none. Each copy has its own name, because a virus scanner may keep the last one open. A killed run may have left one.
@@ -172,19 +180,16 @@ function Copy-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To, [s
             throw "$To is in use by service ${users}: stop service $users, or rebuild the image"
         }
     }
-    finally {
-        if ([System.IO.File]::Exists($new)) { [System.IO.File]::Delete($new) }
-    }
+    finally { Clear-Tree -Path $new -TimeoutSeconds 0 }
 }
 
 # Unpacks an artifact into a folder beside it, where nobody else can write, and hands that folder to a block.
 function Expand-Artifact { [CmdletBinding()] param($Context, [string[]]$ArgumentList, [scriptblock]$Use)
     $staging = [System.IO.Path]::Combine([System.IO.Path]::GetDirectoryName($Context.Artifact), 'unpacked')
-    $words = @('-xf', $Context.Artifact, '-C', $staging) + $ArgumentList
     Clear-Tree -Path $staging
     try {
         $null = [System.IO.Directory]::CreateDirectory($staging)
-        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList $words -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList (@('-xf', $Context.Artifact, '-C', $staging) + $ArgumentList) -TimeoutSeconds (Get-SecondsLeft -Context $Context)
         & $Use $staging
     }
     finally { Clear-Tree -Path $staging }

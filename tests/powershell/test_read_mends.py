@@ -64,7 +64,9 @@ OPEN_ALONE = "$stream = New-Object -TypeName System.IO.FileStream -ArgumentList 
 OVERWRITE = "$null = $stream.Write((New-Object -TypeName 'byte[]' -ArgumentList ([int]$stream.Length)), 0,"
 FLUSH = "$null = $stream.Flush($true)"
 READ_SECRETS = "$text = [System.IO.File]::ReadAllText($file)"
-CUT_OFF = "if ($text -cnotmatch '\\A\\$env:IMAGEGEN_') { throw 'Packer did not upload all credentials,"
+IS_BASE64 = '="(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"'
+WHOLE = rf"""'\A(\$env:IMAGEGEN_[A-Z]+{IS_BASE64};\s*)+(\$env:(?!IMAGEGEN_)\w+="[^"]*";\s*)*\z'"""
+CUT_OFF = f"if ($text -cnotmatch {WHOLE}) {{ throw 'Packer did not upload all credentials,"
 MAY_READ = "[System.IO.File]::Exists($file) -and @($args) -notcontains '-Check'"
 START_NSSM = "if ($value) { $null = (Get-Service -Name $name).Start() }"
 AWAIT_STOP = "Wait-ServiceState -Name $name -State 'stopped' -Context $context"
@@ -336,6 +338,12 @@ MENDS = (
             (FLUSH, "$null = $stream.Flush()"),
             (OPEN_ALONE, OPEN_ALONE.replace("'Open', 'Write'", "'Create', 'Write'")),
         ),
+    ),
+    Mend(
+        "find-P20-each-value-of-the-credentials-is-whole",
+        ENTRY,
+        (in_order(READ_SECRETS, CUT_OFF, "$secrets[$found.Groups[1].Value] ="),),
+        ((IS_BASE64, '="[^"]*"'), ("(?!IMAGEGEN_)", ""), ("\\s*)*\\z'", "\\s*)*'")),
     ),
     Mend(
         "P17-a-record-that-is-held-for-a-moment-is-read-again",

@@ -123,7 +123,7 @@ SERVICES: tuple[StockService, ...] = (
     ("LanmanWorkstation", "Workstation", HOSTED, AUTOMATIC, ("nsi",)),
     ("WinRM", "Windows Remote Management (WS-Management)", HOSTED, AUTOMATIC, ("RpcSs",)),
     (WIN_DEFEND, "Microsoft Defender Antivirus Service", f'"{DEFENDER}"', AUTOMATIC, ("RpcSs",)),
-    (TIME_SERVICE, "Windows Time", HOSTED, MANUAL, ()),
+    (TIME_SERVICE, "Windows Time", r"%SystemRoot%\system32\svchost.exe -k LocalService", MANUAL, ()),
     ("wuauserv", "Windows Update", HOSTED, MANUAL, ("RpcSs",)),
     ("msiserver", "Windows Installer", r"%SystemRoot%\System32\msiexec.exe /V", MANUAL, ("RpcSs",)),
 )

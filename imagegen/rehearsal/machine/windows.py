@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.machine.accounts import Accounts
 from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.machine.defender import Defender
-from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
+from imagegen.rehearsal.machine.features import REBOOT_PENDING, RESTART_KEY, Features
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
 from imagegen.rehearsal.machine.hns import Hns
@@ -175,6 +175,8 @@ class Machine:
         self.optional_features.restarted()
         self.updates.restarted(self)
         apply_host_name(self.registry)
+        if self.registry.has_key(RESTART_KEY):
+            self.registry.remove_key(RESTART_KEY)
         self._before_s, self.up_s, self._later = self.age_s, 0.0, []
         if self.marks_stay_s:
             self.later(self.marks_stay_s, self._remove_marks)

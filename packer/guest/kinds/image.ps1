@@ -2,18 +2,14 @@
     Get  = { param($Resource)
         $program, $question, $service = $Resource.ctr, @('-n', 'k8s.io', 'images', 'ls'), 'containerd'
         if ($null -ne $Resource.docker) { $program, $question, $service = $Resource.docker, @('version', '--format', '{{.Server.Version}}'), 'docker' }
-        # The engine looks for the image of a tarball when its phase begins: there may be no runtime yet, or none that runs.
-        $runs = @(Get-Service -Name $service -ErrorAction SilentlyContinue | Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -gt 0
-        if ($null -ne $Resource.artifact -and -not ($runs -and [System.IO.File]::Exists($program))) { return $null }
+        if (-not [System.IO.File]::Exists($program)) { throw "it could not be looked at: there is no $program" }
+        if (@(Get-Service -Name $service -ErrorAction SilentlyContinue | Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -eq 0) { throw "it could not be looked at: service $service does not run" }
         # A runtime answers some seconds after its service has started.
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {
             $images = Invoke-Native -FilePath $program -ArgumentList $question -GoodExitCode @()
             if ($images.ExitCode -eq 0) { break }
-            if ($clock.Elapsed.TotalSeconds -gt 60) {
-                if ($null -ne $Resource.artifact) { return $null }
-                throw "$program gets no answer: $($images.Output)"
-            }
+            if ($clock.Elapsed.TotalSeconds -gt 60) { throw "it could not be looked at: $program gets no answer: $($images.Output)" }
             Start-Sleep -Seconds 2
         }
         if ($null -ne $Resource.docker) {

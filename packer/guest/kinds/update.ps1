@@ -31,8 +31,7 @@
         $folder = 'C:\ProgramData\imagegen\updates'
         $null = [System.IO.Directory]::CreateDirectory($folder)
         $order, $answer, $kept = "$folder\order.json", "$folder\answer.json", "$folder\winhttp.txt"
-        $kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb })
-        $wanted = [ordered]@{ categories = [string[]]@($Resource.categories); kbs = $kbs; exclude = [string[]]@($Resource.exclude) }
+        $wanted = [ordered]@{ categories = [string[]]@($Resource.categories); kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb }); exclude = [string[]]@($Resource.exclude) }
         Write-TextFile -Path $order -Text (ConvertTo-AsciiJson -Value $wanted)
         $connections = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Internet Settings\Connections'
         if ($null -ne $Resource.proxy -and -not [System.IO.File]::Exists($kept)) {

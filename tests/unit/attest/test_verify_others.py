@@ -119,6 +119,7 @@ def test_a_manifest_that_was_changed_after_it_was_attested_is_refused(proof: Pro
 # The SBOM. Without an attestation nothing has its digest.
 
 WINDOWS = 11
+SHIM = "containerd-shim-runhcs-v1.exe"
 HASH = {"alg": "SHA-256", "content": OTHER}
 
 
@@ -136,6 +137,18 @@ HASH = {"alg": "SHA-256", "content": OTHER}
         (lambda it: it["components"][0].pop("hashes"), "components.artifact/cloudbase-init.sha256[0]: is missing"),
         (lambda it: it["components"].pop(0), "components.artifact/cloudbase-init.sha256[0]: is missing"),
         (lambda it: it["components"].append(it["components"][0]), "count: is 13, but the manifest says 12"),
+        (
+            lambda it: it["components"][1]["components"][0]["hashes"][0].update(content=OTHER),
+            f"components.artifact/containerd.files.C:\\Program Files\\containerd\\{SHIM}[0]: is {OTHER}, but",
+        ),
+        (
+            lambda it: it["components"][1].pop("components"),
+            "components.artifact/containerd.file count: is missing, but the manifest says 3",
+        ),
+        (
+            lambda it: it["components"][1]["components"].append(it["components"][1]["components"][0]),
+            "components.artifact/containerd.file count: is 4, but the manifest says 3",
+        ),
         (
             lambda it: it["components"].append({"type": "file", "name": "more", "hashes": [HASH]}),
             f"components.more.sha256[0]: is {OTHER}, but the manifest has no such value",
@@ -162,7 +175,7 @@ def test_an_sbom_of_something_else_is_refused(proof: Proof, change: Change, expe
         ("x", "is not valid JSON: "),
         ('{"version": 1, "version": 2}', "is not valid JSON: duplicate key 'version'"),
         ("[]", "must be a valid dictionary or instance of Sbom"),
-        (17 * 2**20, "the file is too large"),
+        (65 * 2**20, "the file is too large"),
     ],
     ids=["nonsense", "twice", "list", "large"],
 )

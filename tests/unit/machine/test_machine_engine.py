@@ -300,6 +300,19 @@ def test_what_was_begun_stays_so_though_it_cannot_be_read(bench: Bench, monkeypa
     assert bench.done("phase-1")[-1]["changed"] == 1
 
 
+def test_a_finished_phase_that_runs_again_before_the_restart_ends_in_the_same_way(bench: Bench) -> None:
+    """Packer starts it again after a broken connection. Windows itself has no restart pending."""
+    text = bench.text("a.ps1", b"exit 3010")
+    usual = {"arguments": [], "good_exit_codes": [3010], "timeout_s": 60}
+    script = {"name": "01-a.ps1", "source": text, "sha256": hashlib.sha256(b"exit 3010").hexdigest(), **usual}
+    bench.bundle({"phase-1": [("script", script)], "phase-2": []}, restarts=["phase-1"])
+    for changed in (1, 0):
+        outcome = bench.run("phase-1")
+        assert (outcome.exit_code, bench.events(outcome)[-1]["changed"]) == (3010, changed)
+    bench.machine.restart()
+    bench.done("phase-1")
+
+
 def test_a_feature_that_was_set_when_the_engine_ended_is_the_phases_own(bench: Bench) -> None:
     bench.bundle({"phase-1": [CONTAINERS], "phase-2": [bench.value("b")]}, restarts=["phase-1"])
     run_and_end(bench, "phase-1", bench.machine.features, "install", "Containers")

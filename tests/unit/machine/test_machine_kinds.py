@@ -83,7 +83,12 @@ TASK: Fields = {"program": EXE, "arguments": r'-File "C:\k\a b.ps1" -List C:\k\l
 FACTS: dict[str, Any] = {
     "directory": {"exists": True},
     "file": {"sha256": hashlib.sha256(b"version = 3\n").hexdigest(), "size": 12},
-    "archive": {"members": {"a.exe": hashlib.sha256(b"a").hexdigest(), r"sub\b.dll": hashlib.sha256(b"b").hexdigest()}},
+    "archive": {
+        "members": {
+            "a.exe": {"sha256": hashlib.sha256(b"a").hexdigest(), "size": 1},
+            r"sub\b.dll": {"sha256": hashlib.sha256(b"b").hexdigest(), "size": 1},
+        }
+    },
     "extract": {"sha256": hashlib.sha256(b"b").hexdigest(), "size": 1},
     "package": {"product": "Agent", "version": "1.2.3.4", "files": {AGENT_EXE: True}, "services": {"agent": True}},
     "certificate": {"sha256": hashlib.sha256(ROOT_DER).hexdigest()},
@@ -150,7 +155,7 @@ def ready(bench: Bench, kind: str) -> Fields:
         if kind == "extract":
             named = {"artifact": "tools", "member": "bin/sub/b.dll"}
             return {"path": DLL, "sha256": FACTS["extract"]["sha256"], **named}
-        members = [{"path": path, "sha256": digest} for path, digest in FACTS["archive"]["members"].items()]
+        members = [{"path": path, "sha256": file["sha256"]} for path, file in FACTS["archive"]["members"].items()]
         return {"artifact": "tools", "into": r"C:\k", "strip": 1, "members": members}
     if kind == "image":
         return image_support.ready_image(bench)

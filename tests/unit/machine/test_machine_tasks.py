@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
 
 from imagegen.contents import PACKER
+from imagegen.rehearsal.machine.stock import TIME_SERVICE
 from imagegen.rehearsal.machine.tasks import HINDERING_BY_DEFAULT, HINDRANCES
 from imagegen.resources.kinds import KINDS
 from tests.unit.machine.test_machine_kinds import FACTS, TASK
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.windows import Machine
+    from tests.unit.machine.conftest import Bench
 
 COMMON = (PACKER / "guest" / "common.psm1").read_text("ascii")
 REGISTER = COMMON[COMMON.index("\nfunction Register-SystemTask {") :].partition("\n}\n")[0]
@@ -35,6 +40,18 @@ def test_the_script_makes_the_models_task() -> None:
     xml = {"StartBoundary": "start", "MultipleInstancesPolicy": "parallel", "Priority": "priority", "UserId": "account"}
     assert [name for name in xml if f"<{name}>{task[xml[name]]}</{name}>" not in put] == []
     assert f"<Triggers><{task['triggers']}><Repetition>" in put
+
+
+def test_the_report_has_the_facts_in_the_order_of_the_script(bench: Bench) -> None:
+    get = (PACKER / "guest" / "kinds" / "task.ps1").read_text("ascii").partition("\n    Test =")[0]
+    written = [*re.findall(r"@\('(\w+)', '/Task", get), *re.findall(r"\$found\.(enabled|unconditional) = ", get)]
+    bench.bundle({"phase-1": [("task", {"name": "imagegen-a", **TASK})]})
+    bench.done("phase-1")
+    assert [*bench.kept("report.json")["resources"][0]["facts"]] == ["triggers", "actions", *written]
+
+
+def test_the_time_service_has_the_command_of_windows(stock: Machine) -> None:
+    assert stock.services.command(TIME_SERVICE) == r"%SystemRoot%\system32\svchost.exe -k LocalService"
 
 
 def test_the_script_knows_the_models_hindrances() -> None:

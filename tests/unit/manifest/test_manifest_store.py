@@ -24,6 +24,7 @@ from imagegen.manifest.model import (
     Inputs,
     Plugin,
     RecordedArtifact,
+    RecordedFile,
     RecordedImage,
     RecordedPublish,
     RecordedSignature,
@@ -406,6 +407,47 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert made.tools == Tools(packer="1.16.0", plugin=Plugin(name="amazon", version="1.8.2"))
     assert made.built == HOME
     assert made.published == RecordedPublish(version="node", images=[HOME])
+
+
+def test_the_record_has_each_file_that_the_image_has_of_an_artifact(tmp_path: Path) -> None:
+    """The plan says which, and the machine how large they are."""
+    members = [{"path": r"bin\a.exe", "sha256": "a" * 64}, {"path": "b.dll", "sha256": "b" * 64}]
+    archive = {"artifact": "containerd", "into": r"C:\k", "strip": 1, "members": members}
+    one = {"path": r"C:\c.exe", "sha256": "c" * 64, "source": None, "artifact": "containerd", "member": "c.exe"}
+    own = {"path": r"C:\d.txt", "sha256": "d" * 64, "source": "files/d.txt", "artifact": None, "member": None}
+    facts: list[dict[str, Any]] = [
+        {"members": {one["path"]: {"sha256": one["sha256"], "size": 7} for one in members[:1]} | {"b.dll": "b" * 64}},
+        {"sha256": "c" * 64, "size": 9},
+        {"sha256": "d" * 64, "size": 1},
+    ]
+    kinds: dict[str, dict[str, Any]] = {"archive": archive, "extract": one, "file": own}
+    resources = tuple(
+        PlannedResource(f"system/{kind}:x", "archive" if kind == "archive" else "file", fields)
+        for kind, fields in kinds.items()
+    )
+    step = PlannedStep("system", repeated=False, resources=resources)
+    phases = (Phase("phase-1", restart=True, steps=(step,)),)
+    plan = dataclasses.replace(PLAN, image=dataclasses.replace(PLAN.image, phases=phases))
+    rows = [
+        {"id": r.id, "phase": "phase-1", "step": "system", "kind": r.kind, "status": "changed", "ms": 1, "facts": fact}
+        for r, fact in zip(resources, facts, strict=True)
+    ]
+    left_out = {"system/archive:x": {"count": 1, "names": ["version.dll"]}}
+    sha256 = hashlib.sha256(guest_plan(plan)).hexdigest()
+    (tmp_path / "report.json").write_text(json.dumps(reported(plan_sha256=sha256, resources=rows, left_out=left_out)))
+    image = CloudImage("ami-1", "us-east-1", "node", "available")
+    planned = PlannedImage(
+        *(plan, "node.yaml", SHA, SHA, {"region": "us-east-1"}, manifest().inputs.artifacts),
+        *(BuildFolder(tmp_path), tmp_path),
+    )
+    made = make_manifest(planned, RunFacts({}, {}, "2026-11-18T10:00:00Z"), image, None, None)
+    assert (made.report or {})["left_out"] == left_out
+    assert made.inputs.artifacts["containerd"].files == {
+        r"C:\k\bin\a.exe": RecordedFile(sha256="a" * 64, size=7),
+        # An older engine reported the digest only.
+        r"C:\k\b.dll": RecordedFile(sha256="b" * 64),
+        r"C:\c.exe": RecordedFile(sha256="c" * 64, size=9),
+    }
 
 
 ROOT = LockedIssuer(subject="CN=Root", thumbprint="0" * 64)

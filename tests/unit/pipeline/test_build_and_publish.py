@@ -673,17 +673,17 @@ def test_the_record_has_the_digest_of_the_lock_that_was_read(
     """Not of what the file has later: its signatures take minutes, and somebody may change branches."""
     file = tmp_path / "lock.json"
     before = hashlib.sha256(file.read_bytes()).hexdigest()
-    monkeypatch.setattr(pipeline, "verify_signatures", lambda *_, **__: file.write_text("{}"))
+    monkeypatch.setattr(pipeline, "verify_lock", lambda *_, **__: file.write_text("{}"))
     assert build().inputs.lock_sha256 == before
 
 
-def test_nothing_is_built_of_files_whose_signatures_are_wrong(
+def test_nothing_is_built_of_a_lock_that_is_wrong_about_its_files(
     world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def verify(*_: object, **__: object) -> None:
-        raise VerificationError("the signature of 1 file is not as the config requires")
+        raise VerificationError("the lock is wrong about 1 file")
 
-    monkeypatch.setattr(pipeline, "verify_signatures", verify)
+    monkeypatch.setattr(pipeline, "verify_lock", verify)
     with pytest.raises(VerificationError):
         build()
     assert (world.image, world.published, (tmp_path / "out").exists()) == (None, 0, False)

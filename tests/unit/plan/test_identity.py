@@ -92,6 +92,7 @@ FIELDS: dict[type, dict[str, object]] = {
         "download_credentials": {"artifacts.example.com": {"token_env": "A_TOKEN"}},
         "all_signed": True,
         "signatures": {"0" * 64: PlannedSignature("CN=A", "a" * 64, "CN=Root", "b" * 64)},
+        "unsigned": ("0" * 64,),
     },
 }
 PARTS = {ImagePart: IMAGE, BuildPart: BUILD}

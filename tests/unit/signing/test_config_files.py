@@ -255,7 +255,7 @@ def look_up(target: pipeline.PreparedTarget, file: Path, run: RunFacts) -> None:
 
 
 def verify(target: pipeline.PreparedTarget, file: Path, run: RunFacts) -> None:
-    locking.verify_signatures(target, Lock(), file, run=run, console=Console(io.StringIO(), plain=True))
+    locking.verify_lock(target, Lock(), file, run=run, console=Console(io.StringIO(), plain=True))
 
 
 @pytest.mark.parametrize("check", [look_up, verify])

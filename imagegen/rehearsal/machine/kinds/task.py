@@ -20,6 +20,10 @@ _FLAGS = {
 }
 
 
+# As the engine writes them.
+_ORDER = ("triggers", "actions", "every_s", "repeats_for_s", "delay_s", "limit_s", "start", "ends", "program")
+
+
 def get(machine: Machine, wanted: kinds.Task) -> Facts | None:
     _need_service(machine)
     task = machine.tasks.task(wanted.name)
@@ -47,7 +51,7 @@ def _planned(wanted: kinds.Task) -> Task:
 def _facts(task: Task) -> Facts:
     stored = {name: value for name, value in dataclasses.asdict(task).items() if name not in ("name", "settings")}
     lists = {"triggers": ", ".join(task.triggers), "actions": ", ".join(task.actions)}
-    return {**stored, **lists, "unconditional": not task.hindrances}
+    return {**dict.fromkeys(_ORDER), **stored, **lists, "unconditional": not task.hindrances}
 
 
 def _need_service(machine: Machine) -> None:
