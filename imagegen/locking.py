@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
 from imagegen.artifacts.credentials import with_credentials
 from imagegen.artifacts.crl_use import CrlUse
-from imagegen.artifacts.drift import Change, compare_locks, moved_redirects
+from imagegen.artifacts.drift import Change, changed_digests, compare_locks, moved_redirects, rollbacks
 from imagegen.artifacts.image_mirror import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.artifacts.lock import Lock, StoredLock, lock_bytes, read_stored_lock
 from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
@@ -142,6 +142,7 @@ def _update(
             return old, stored
         content = lock_bytes(lock)
         if swap_file(file, content, stored.sha256 if stored else None):
+            _say_changes(targets, old, lock, refresh, console)
             _say_locked(lock, file, console)
             return old, StoredLock(file, lock, hashlib.sha256(content).hexdigest())
         console.say(f"another run changed {file} meanwhile: its entries are kept, and the others are looked up again")
@@ -175,6 +176,17 @@ def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFact
 
 def _read(targets: Sequence[PreparedTarget], file: Path) -> StoredLock | None:
     return read_stored_lock(file, {target.name: target.cloud.base_form for target in targets})
+
+
+def _say_changes(
+    targets: Sequence[PreparedTarget], old: Lock | None, lock: Lock, refresh: Refresh, console: Console
+) -> None:
+    """Report digests that changed. `--upgrade` lists all its changes itself."""
+    if refresh == KEEP:
+        for line in changed_digests(old, lock, _requests(targets)):
+            console.say(line)
+    for line in rollbacks(old, lock):
+        console.warn(line)
 
 
 def _say_locked(lock: Lock, file: Path, console: Console) -> None:

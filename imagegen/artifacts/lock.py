@@ -14,6 +14,7 @@ import fnmatch
 import hashlib
 import json
 import re
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
@@ -150,6 +151,8 @@ class LockedArtifact(Strict):
     images of a tarball."""
 
     url: Address
+    release: Address | None = None
+    """The public URL of its release, if `url` is another one. The same release has the same bytes at every URL."""
     redirected_to: WithoutQuery | None = None
     """Where the bytes came from, if the URL redirects. For people: nothing is downloaded from there."""
     sha256: Sha256
@@ -179,6 +182,24 @@ class LockedArtifact(Strict):
             and (request.may_be_plain if self.members is None else request.may_be_archive)
             and (self.images is not None) == (request.form == "image")
         )
+
+    def is_release_of(self, request: ArtifactRequest) -> bool:
+        """Whether this entry of the same name is of the release that is requested now, whatever its URL.
+
+        If no release is known, a file with the same name is the same."""
+        if (self.release or self.url) == request.published:
+            return True
+        has_release = request.published != request.url
+        return request.own and not has_release and not self.release and _file_name(self.url) == _file_name(request.url)
+
+
+def _file_name(url: str) -> str:
+    return urllib.parse.urlsplit(url).path.rpartition("/")[2]
+
+
+def release_of(request: ArtifactRequest) -> str | None:
+    """The release of a request as a lock has it."""
+    return None if request.published == request.url else request.published
 
 
 def recorded_redirect(url: str) -> str | None:

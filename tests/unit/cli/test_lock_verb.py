@@ -246,6 +246,26 @@ def test_upgrade_of_a_name_moves_only_this(web: Web, lock: LockCommand) -> None:
     assert lock(*OWN, "crictl", "--upgrade")[1].startswith("crictl: sha256 ")
 
 
+def test_another_file_at_another_url_must_be_upgraded_by_name(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    lock()
+    public = stored(tmp_path)["artifacts"]["crictl"]
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
+    code, _, err = lock(*OWN)
+    assert code == 4
+    now = sha256(web.files[OWN_URL])
+    assert f"crictl: {OWN_URL} has other bytes than {public['url']}, which is locked: sha256 {now}" in err
+    assert f"run `imagegen lock {SHIPPED} --lock {tmp_path / 'x.lock.json'} --upgrade crictl`" in err
+    assert stored(tmp_path)["artifacts"]["crictl"] == public
+    code, out, _ = lock(*OWN, "--upgrade", "crictl")
+    assert (code, out.startswith("crictl: url ")) == (0, True)
+    # The config may also say which bytes are right.
+    was = sha256(web.files[OWN_URL])
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=2)
+    now = sha256(web.files[OWN_URL])
+    code, _, err = lock("--set", f"overrides.crictl_url={{url: '{OWN_URL}', sha256: {now}}}")
+    assert (code, f"crictl: sha256 {was} -> {now}: overrides.crictl_url has this sha256" in err) == (0, True), err
+
+
 def test_upgrade_refuses_other_bytes_of_a_public_url(web: Web, lock: LockCommand, tmp_path: Path) -> None:
     lock()
     before = (tmp_path / "x.lock.json").read_bytes()
