@@ -91,6 +91,7 @@ class Case:
     kind: type[ImagegenError] = RefusedError
     forever: bool = False
     hosts: HostPolicy = ANY_HOST
+    attempts: int | None = None
 
 
 def moved(location: str) -> Answer:
@@ -130,7 +131,7 @@ CASES = {
     "redirect loop": Case([moved("/tool.exe")], "was redirected more than 10 times", ConfigError, forever=True),
     "slow drip of the file": Case([Answer(body=DATA, drip_s=0.05)], "bytes arrived within", forever=True),
     "slow drip of the headers": Case(
-        [Answer(drips_headers=True, drip_s=0.05)], "no response within 0.3 s", forever=True
+        [Answer(drips_headers=True, drip_s=0.05)], "no response within 0.3 s", forever=True, attempts=1
     ),
     "another range": Case([FIRST, part(999, len(DATA))] * 6, "the server sent another range than requested"),
     "another total": Case(
@@ -190,10 +191,11 @@ def test_a_server_that_misbehaves_is_refused_by_name(
     server: Server, cache: Cache, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, port = CASES[name], server.url.rpartition(":")[2]
-    if any(answer.drip_s for answer in case.answers):
-        # What takes minutes takes a moment. Any other server has its time, however busy this machine is.
+    # What takes minutes takes a moment. Any other server has its time, however busy this machine is.
+    if any(answer.drips_headers for answer in case.answers):
+        monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", 0.3)
+    elif any(answer.drip_s for answer in case.answers):
         monkeypatch.setattr(arrival, "PACE_S", 0.2)
-        monkeypatch.setattr(connection, "RESPONSE_TIMEOUT_S", 0.3)
     server.answers = [*case.answers]
     server.forever = case.answers[0] if case.forever else None
     hosts = HostPolicy.of([host.replace("port", port) for host in case.hosts.allowed], case.hosts.denied)
@@ -203,6 +205,7 @@ def test_a_server_that_misbehaves_is_refused_by_name(
     assert time.monotonic() - began < BOUND_S
     assert case.says.replace("PORT", port) in refused.value.message
     assert type(refused.value) is case.kind
+    assert case.attempts in (None, len(server.asked))
     assert left_in(cache) == []
 
 
