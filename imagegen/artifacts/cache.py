@@ -198,6 +198,10 @@ class Cache:
                 records.setdefault(record.sha256, []).append(record)
         return [dataclasses.replace(one, records=tuple(records.get(one.sha256, ()))) for one in self._scan()]
 
+    def names(self) -> set[str]:
+        """The digests of all files. Nobody has read them."""
+        return {one.sha256 for one in self._scan()}
+
     def _scan(self) -> list[CachedFile]:
         found = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self.folder / _FILES) as entries:

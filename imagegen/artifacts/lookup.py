@@ -169,7 +169,13 @@ def lock_artifacts(
     for name, request in requests.items():
         if name not in kept:
             together.setdefault((request.url, request.sha256), []).append(request)
-    found = _look_up_all([*together.values()], known, sources, refresh)
+    groups = [*together.values()]
+    if sources.private:
+        # One error, before anything is downloaded.
+        cached = sources.cache.names()
+        needed = (group[0] for group in groups if _wanted_digest(group, known, refresh) not in cached)
+        sources.private.check(request.url for request in needed)
+    found = _look_up_all(groups, known, sources, refresh)
     reject_other_bytes(
         [requests[name] for name in sorted(found) if not refresh.accepts(requests[name])], known, found, sources.upgrade
     )
@@ -196,12 +202,11 @@ class _Lookup:
     trust: Trust | None = None
     """For signatures; None if nothing must be signed."""
 
-    def find(self, requests: list[ArtifactRequest], locked: str | None, ways: collections.Counter[str]) -> _Found:
-        """Look up the URL of these requests, which they share. `locked` is the digest that it had, and `ways` counts
-        where the bytes come from."""
+    def find(self, requests: list[ArtifactRequest], wanted: str | None, ways: collections.Counter[str]) -> _Found:
+        """Look up the URL of these requests, which they share. `wanted` is the digest that it must have, if that is
+        known, and `ways` counts where the bytes come from."""
         with contextlib.ExitStack() as held:
-            first = requests[0]
-            found = self._obtain(first, first.sha256 or locked, held)
+            found = self._obtain(requests[0], wanted, held)
             ways[found.how] += 1
             return self._read(requests, found)
 
@@ -338,7 +343,7 @@ def _look_up_all(
     ways = collections.Counter[str]()
 
     def find(lookup: _Lookup, group: list[ArtifactRequest]) -> _Found:
-        return lookup.find(group, _locked_digest(group, known, refresh), ways)
+        return lookup.find(group, _wanted_digest(group, known, refresh), ways)
 
     found = _gather(_run(groups, find, sources, f"looking up {counted(len(groups), 'artifact')}"))
     sources.console.say(", ".join(f"{counted(number, 'artifact')} {how}" for how, number in sorted(ways.items())))
@@ -355,11 +360,12 @@ def _run(
         return run_all(functools.partial(work, lookup), groups, label, sources.console, sources.stop)
 
 
-def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
-    """The digest that the URL had when it was locked, unless it is looked up again."""
+def _wanted_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
+    """The digest that the config requires, or the one that the URL had when it was locked, unless it is looked up
+    again."""
     first = group[0]
     entries = [known[request.name] for request in group if request.name in known and not refresh.includes(request.name)]
-    return next((entry.sha256 for entry in entries if entry.url == first.url), None)
+    return first.sha256 or next((entry.sha256 for entry in entries if entry.url == first.url), None)
 
 
 def _gather(finished: list[concurrent.futures.Future[dict[str, Value]]]) -> dict[str, Value]:

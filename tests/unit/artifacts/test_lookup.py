@@ -566,3 +566,15 @@ def test_a_list_of_digests_that_is_not_there_is_asked_for_once(world: World) -> 
     # As many files as are looked up at the same time may ask before the first of them knows.
     assert {world.asked.count(f"{folder}/{name}") <= 4 for name in ("SHA256SUMS", "sha256sums.txt")} == {True}
     assert [world.asked.count(f"{folder}/{name}.exe.sha256") for name in names] == [1] * 5
+
+
+def test_a_variable_that_is_not_set_is_one_error_before_the_first_download(world: World) -> None:
+    world.private = PrivateHosts({"b.test": {"token_env": "B_TOKEN"}}, {}, lambda *_: {})
+    both = (asks("a", A), asks("b", B, form="archive"), asks("c", f"{B}/c"))
+    with pytest.raises(ConfigError) as refused:
+        world.lock(*both)
+    assert refused.value.message == (
+        "artifacts.credentials: B_TOKEN must have the credentials of b.test, and is not set"
+    )
+    assert (world.downloaded, refused.value.details) == ([], ())
+    assert world.lock(asks("a", A)).keys() == {"a"}
