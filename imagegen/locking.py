@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.ca_hosts import find_ca_hosts
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
 from imagegen.artifacts.credentials import with_credentials
 from imagegen.artifacts.crl_use import CrlUse
@@ -244,10 +245,15 @@ def _look_up(
         **lock_images(mirrored, old, sources.ask, refresh=refresh, console=console, mirror=mirror),
     }
     artifacts |= _lock_tarballs(mirrored, images, mirror, old, sources, refresh)
+    ca_hosts = {}
+    if sources.hosts.authorities:
+        known = old.ca_hosts if old and refresh.names is not None else {}
+        ca_hosts = find_ca_hosts({name: one.url for name, one in artifacts.items()}, known, sources)
     if old and len(targets) < len(targets[0].loaded.specs):
         # The others' entries: what is looked up for one target takes nothing from another.
         artifacts, images = {**old.artifacts, **artifacts}, {**old.images, **images}
-    return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
+        ca_hosts = {**old.ca_hosts, **ca_hosts}
+    return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images, ca_hosts=ca_hosts)
 
 
 def _lock_tarballs(

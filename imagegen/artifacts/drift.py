@@ -134,7 +134,8 @@ def _entries(lock: Lock) -> dict[str, _Facts]:
     bases = {f"base image for {name}": {**base.identity, **base.place} for name, base in lock.base_images.items()}
     artifacts = {name: artifact.model_dump(exclude=_NO_CONTENT) for name, artifact in lock.artifacts.items()}
     images = {name: image.model_dump() for name, image in lock.images.items()}
-    return bases | artifacts | images
+    hosts = {f"certificate of {host}": {"needs artifacts.ca": needed} for host, needed in lock.ca_hosts.items()}
+    return bases | artifacts | images | hosts
 
 
 def _changes(before: Mapping[str, _Facts], now: Mapping[str, _Facts]) -> Iterator[Change]:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
@@ -25,7 +25,7 @@ from imagegen.artifacts.archive import LIMIT_MEMBERS, LONGEST_PATH, is_member
 from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.artifacts.image_lookup import LockedImage
 from imagegen.artifacts.image_tarball import TarballImages, WholeImageName
-from imagegen.artifacts.request import ArtifactRequest
+from imagegen.artifacts.request import ArtifactRequest, host_of
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import read_file
 from imagegen.resources.model import Name, Sha256, Strict
@@ -111,6 +111,7 @@ WithoutQuery = Annotated[Address, _check(lambda url: not {"?", "#"} & set(url), 
 _WITHOUT_QUERY: Final = pydantic.TypeAdapter[str](WithoutQuery)
 SignedBy = Literal["own", "nested", "catalogue"]
 """The signature that counts: the file's own, one nested in it because its first has a weak digest, or a catalogue's."""
+HostText = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]{1,253}(:[0-9]{1,5})?$")]
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
 
@@ -254,6 +255,12 @@ class Lock(Strict):
     base_images: Annotated[dict[Name, LockedBase], pydantic.Field(max_length=100)] = {}
     images: Annotated[dict[WholeImageName, LockedImage], pydantic.Field(max_length=1000)] = {}
     """The container images, by their whole names."""
+    ca_hosts: Annotated[dict[HostText, bool], pydantic.Field(max_length=1000)] = {}
+    """The hosts of the artifacts, and whether they need artifacts.ca. Empty if the config has no such key."""
+
+    def needs_ca(self, urls: Iterable[str]) -> bool:
+        """Whether one of these is on a host whose certificate only artifacts.ca vouches for."""
+        return any(self.ca_hosts.get(host_of(url), False) for url in urls)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,21 +13,24 @@ import io
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen.artifacts import arrival, connection, download, registry
+from imagegen.artifacts.ca_hosts import find_ca_hosts
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.credentials import Address
 from imagegen.artifacts.lock import LockedArtifact
 from imagegen.artifacts.lookup import Sources, lock_artifacts
 from imagegen.artifacts.registry import ask_over_https
-from imagegen.artifacts.request import ArtifactRequest, PublishedDigest
+from imagegen.artifacts.request import ArtifactRequest, PublishedDigest, host_of
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 from imagegen.hosts import ANY_HOST, HostPolicy
@@ -35,7 +38,6 @@ from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 
@@ -295,6 +297,23 @@ def test_a_certificate_of_a_stranger_is_refused_at_once(server: Server, cache: C
     with pytest.raises(RefusedError, match="CERTIFICATE_VERIFY_FAILED"):
         lock(dataclasses.replace(server, ca=""), cache)
     assert left_in(cache) == []
+
+
+def test_an_authority_of_the_config_is_trusted_and_the_lock_says_who_needs_it(server: Server, cache: Cache) -> None:
+    """Whatever this machine trusts: the builder does not have its store."""
+    server.forever = Answer(body=DATA, headers=TAG)
+    der = ssl.PEM_cert_to_DER_cert(Path(server.ca).read_text())
+    trusting = dataclasses.replace(ANY_HOST, authorities=(der,))
+    found = lock(dataclasses.replace(server, ca=""), cache, trusting)
+    assert found.sha256 == SHA256
+    url, name = f"{server.url}/tool.exe", host_of(server.url)
+    environ, console = {"SSL_CERT_FILE": server.ca}, Console(io.StringIO(), plain=True)
+    sources = Sources(environ=environ, cache=cache, ask=ask_over_https(environ, console), console=console)
+    for hosts, needs in ((trusting, True), (ANY_HOST, False)):
+        assert find_ca_hosts({"tool": url}, {}, dataclasses.replace(sources, hosts=hosts)) == {name: needs}
+    asked = len(server.asked)
+    assert find_ca_hosts({"tool": url}, {name: True}, sources) == {name: True}
+    assert len(server.asked) == asked
 
 
 @contextlib.contextmanager

@@ -46,3 +46,7 @@ RUN_ENGINE = "$code = [int](Invoke-Engine -Root $root"
 NO_LOG = "if ($null -eq $Session.Log) { return }"
 BYPASS = "$through.BypassList = [string[]]@($Proxy.bypass)"
 USE_PROXY = "if ($null -ne $Item.Proxy) { $handler.Proxy = $Item.Proxy }"
+TRUST_FIRST = (
+    "foreach ($entry in $Entries) { if ($entry.Kind -ceq 'certificate') { "
+    "Invoke-Entry -Session $Session -Entry $entry } }"
+)

@@ -12,12 +12,15 @@ import pytest
 
 import imagegen.providers.aws.provider as aws
 from imagegen import locking, pipeline
+from imagegen.artifacts import ca_hosts
 from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.download import Download, Fetched, UnchangedError
 from imagegen.artifacts.image_lookup import Answer
+from imagegen.artifacts.request import host_of
 from imagegen.errors import RefusedError, ToolError
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
+from tests.authenticode.pki import pki
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
 from tests.unit.manifest.test_manifest_store import manifest
@@ -180,6 +183,37 @@ def test_a_frozen_build_asks_nobody(
     assert (code, "error: the tree is rendered" in err) == (3, True), err
     assert web.asked == []
     assert [*(tmp_path / "out").rglob("*.pkr.hcl")] != []
+
+
+def test_a_lock_says_which_hosts_need_the_authorities_of_the_config(
+    web: Web, lock: LockCommand, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each host is asked once, and again only if everything is looked up again."""
+    asked: list[str] = []
+
+    def is_trusted(url: str, _sources: object, added: tuple[bytes, ...]) -> bool:
+        asked.append(host_of(url))
+        return bool(added) if "own.example" in url else "dl.k8s.io" in url
+
+    monkeypatch.setattr(ca_hosts, "_is_trusted", is_trusted)
+    (tmp_path / "ca.pem").write_bytes(pki().root.pem)
+    config = tmp_path / "image.yaml"
+    config.write_text(f"{SHIPPED.read_text()}\nartifacts: {{ca: [ca.pem]}}\noverrides: {{crictl_url: '{OWN_URL}'}}\n")
+    words = (config, "--target", "aws", "--lock", tmp_path / "x.lock.json", "--plain")
+    assert lock(*OWN)[0] == 0
+    assert stored(tmp_path)["ca_hosts"] == {}
+    code, _, err = run("lock", *words, "--frozen")
+    assert (code, "has no entry for the certificate of " in err) == (2, True), err
+    assert run("lock", *words)[0] == 0
+    # Only the system of this machine vouches for the others: the builder has no use for artifacts.ca there.
+    assert {host for host, needed in stored(tmp_path)["ca_hosts"].items() if needed} == {"own.example"}
+    assert stored(tmp_path)["ca_hosts"].keys() == {host_of(url) for url in web.files if "crictl-v" not in url}
+    assert sorted(set(asked)) == sorted(stored(tmp_path)["ca_hosts"])
+    asked.clear()
+    assert run("lock", *words)[0] == run("lock", *words, "--frozen")[0] == 0
+    assert asked == []
+    assert run("lock", *words, "--upgrade")[0] == 0
+    assert asked != []
 
 
 def test_check_says_what_drifted_and_writes_nothing(web: Web, lock: LockCommand, tmp_path: Path) -> None:
