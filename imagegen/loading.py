@@ -16,6 +16,7 @@ from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
 from imagegen.contents import SHIPPED, Contents
 from imagegen.documents.own_files import read_own_files
+from imagegen.documents.yaml import dotted
 from imagegen.errors import ERROR, ConfigError, Problem, RefusedError
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
@@ -85,13 +86,14 @@ def load(request: ConfigRequest) -> Loaded:
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
     files, unreadable = read_own_files(read.document, config.own_files() if config else {})
     trusted, also_unreadable = read_own_files(
-        read.document, config.trust_files() if config else {}, limit=_LIMIT_TRUST_BYTES
+        read.document, {**config.trust_files(), **config.ca_files()} if config else {}, limit=_LIMIT_TRUST_BYTES
     )
     files |= trusted
     problems += [*unreadable, *also_unreadable]
-    roots, unusable = _read_roots(read.document, files) if config and config.windows.trusted_roots else ((), [])
-    problems += unusable
-    specs = settle_targets(config, read.document, files, roots) if config else {}
+    roots, unusable = _read_roots(read.document, files, "windows", "trusted_roots")
+    authorities, also_unusable = _read_roots(read.document, files, "artifacts", "ca")
+    problems += [*unusable, *also_unusable]
+    specs = settle_targets(config, read.document, files, roots, authorities) if config else {}
     if config is not None:
         policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
@@ -119,11 +121,15 @@ def load(request: ConfigRequest) -> Loaded:
     )
 
 
-def _read_roots(document: Document, files: Mapping[str, OwnFile]) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+def _read_roots(
+    document: Document, files: Mapping[str, OwnFile], *key: str
+) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+    if not any(path.startswith(f"{dotted(key)}[") for path in files):
+        return (), []
     # Few configs have roots, and the library that reads certificates is slow to import.
     from imagegen.certificates import read_roots
 
-    return read_roots(document, files)
+    return read_roots(document, files, key)
 
 
 def _find_refused_downloads(

@@ -58,6 +58,7 @@ from imagegen.providers.provider import Provider, provider
 from imagegen.providers.storage import Sign, storages
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
+from imagegen.settle.trust import with_authorities
 from imagegen.signing.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
 from imagegen.signing.shipped import read_shipped
 from imagegen.steps.evaluate import EvaluatedStep
@@ -107,7 +108,8 @@ class PreparedTarget:
     @property
     def hosts(self) -> HostPolicy:
         """The hosts from which imagegen may download. All targets of a config have the same."""
-        return host_policy(self.spec.config)
+        authorities = tuple(one.file.data for one in self.spec.authorities)
+        return dataclasses.replace(host_policy(self.spec.config), authorities=authorities)
 
     @property
     def mirror_url(self) -> str | None:
@@ -158,6 +160,9 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
 def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:
     """The plan, and the contents of the files that it names. `crls` has the CRLs that were downloaded for this run."""
     spec, steps, crls = target.spec, target.steps, crls or CrlUse()
+    if lock.needs_ca(request.url for request in target.downloads(lock).values()):
+        spec = with_authorities(spec)
+        steps = evaluate_steps(spec, target.loaded.steps)
     shipped = read_shipped(target.loaded.contents.packer, spec.provider)
     signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec, crls), crls)
     if spec.facts.all_signed:

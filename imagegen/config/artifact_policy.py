@@ -265,6 +265,13 @@ class ArtifactPolicy(Strict):
     credentials: list[ArtifactCredentials] = pydantic.Field(
         default=[], description="The hosts whose downloads need credentials."
     )
+    ca: Annotated[list[RelativePath], pydantic.BeforeValidator(_check_is_list)] = pydantic.Field(
+        default=[],
+        description="PEM or DER files in the folder of the config with the root certificates of your own authorities: "
+        "imagegen trusts them for its downloads, beside the public ones. The machine trusts them if it downloads from "
+        "a host that needs them.",
+        examples=[["roots/example-ca.pem"]],
+    )
     require_sha256: bool = pydantic.Field(
         default=False,
         description="Reject overrides, programs and credential providers without a sha256.",

@@ -329,6 +329,10 @@ class ImageConfig(Strict):
         named = {(*at, "crls", index): crl for index, crl in enumerate(policy.crls) if not is_url(crl)}
         return {(*at, "roots"): policy.roots, **named} if policy.roots else named
 
+    def ca_files(self) -> dict[YamlPath, str]:
+        """The files beside the config with the authorities of downloads, by the path of their key."""
+        return {("artifacts", "ca", index): file for index, file in enumerate(self.artifacts.ca)}
+
 
 class ConfigFile(ImageConfig):
     """A config file: a complete config, or the differences from the configs that it extends."""

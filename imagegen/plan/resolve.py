@@ -19,6 +19,7 @@ import pydantic
 
 from imagegen.artifacts.image_mirror import tarball_requests
 from imagegen.artifacts.lock import Lock
+from imagegen.artifacts.request import host_of
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError, Problem
@@ -218,11 +219,13 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     tarballs = tarball_requests(images, {name: lock.images[name] for name in known})
     wanted = artifact_requests(evaluated) | tarballs
     have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
+    hosts = {host_of(wanted[name].url): None for name in wanted if name in have} if spec.authorities else {}
     unchecked = have & find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
     return [
         *missing,
         *(name for name in wanted if name not in have),
         *(f"the signatures of {name}" for name in wanted if name in unchecked),
+        *(f"the certificate of {host}" for host in hosts if host not in lock.ca_hosts),
         *(name for name in images if name not in known),
     ]
 

@@ -71,7 +71,9 @@ class Spec(Generic[S]):
     catalogue: Mapping[YamlPath, CatalogueValue]
     """The catalogue's values by path, including those that the config overrides."""
     own_files: Mapping[str, OwnFile]
-    """The files beside the config that go to the machine, or with which signatures are judged, by their key."""
+    """The files beside the config that go to the machine, or with which downloads are judged, by their key."""
+    authorities: tuple[GivenCertificate, ...] = ()
+    """The certificates of artifacts.ca."""
 
     @property
     def pulled_images(self) -> tuple[str, ...]:
@@ -100,9 +102,11 @@ def settle_targets(
     document: Document,
     own_files: Mapping[str, OwnFile] = NO_FILES,
     roots: Sequence[GivenCertificate] = (),
+    authorities: Sequence[GivenCertificate] = (),
 ) -> dict[str, Spec]:
     """The spec of each target, by the target's name."""
-    return {target: settle(config, document, target, own_files, roots) for target in config.targets.named()}
+    named = config.targets.named()
+    return {target: settle(config, document, target, own_files, roots, authorities) for target in named}
 
 
 def settle(
@@ -111,8 +115,10 @@ def settle(
     target: str,
     own_files: Mapping[str, OwnFile] = NO_FILES,
     roots: Sequence[GivenCertificate] = (),
+    authorities: Sequence[GivenCertificate] = (),
 ) -> Spec:
-    """The spec of one target of the config. `roots` are the certificates in the files of windows.trusted_roots."""
+    """The spec of one target of the config. `roots` are the certificates in the files of windows.trusted_roots, and
+    `authorities` those of artifacts.ca."""
     settings = config.targets.named()[target]
     found = (
         *_windows(config, target),
@@ -146,6 +152,7 @@ def settle(
         document=document,
         catalogue=values,
         own_files={**own_files, **{certificate_key(number): root.file for number, root in enumerate(roots)}},
+        authorities=tuple(authorities),
     )
 
 

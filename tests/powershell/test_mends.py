@@ -412,6 +412,19 @@ MENDS = (
             ("Proxy = $through; Part =", "Proxy = $null; Part ="),
         ),
     ),
+    Mend(
+        "find-T6-certificates-come-before-downloads",
+        ENGINE,
+        (
+            in_order(
+                w.TRUST_FIRST,
+                "Invoke-Prefetch -Session $Session",
+                "foreach ($entry in $Entries) { if ($entry.Kind -cne",
+                within="Invoke-Sequence",
+            ),
+        ),
+        ((f"    {w.TRUST_FIRST}\n", ""), ("-cne 'certificate'", "-ceq 'certificate'")),
+    ),
 )
 
 

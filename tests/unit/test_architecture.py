@@ -138,6 +138,7 @@ MONOPOLIES = {
 }
 # `validate`, `plan` and `render` must start fast (see `make bench`), and not every machine has Sequoia.
 LAZY = {
+    ("imagegen.artifacts.authorities", "httpx"),
     ("imagegen.artifacts.connection", "httpx"),
     ("imagegen.build.progress", "imagegen.build.live_display"),
     *(("imagegen.console", name) for name in ("rich.console", "rich.progress", "rich.table")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -130,6 +131,22 @@ def test_a_file_that_was_changed_is_removed_and_named(world: World, damage: Call
     assert not world.has(A)
     assert world.warnings == [f"{file} has other bytes than its name says: it is removed"]
     assert world.names() == set()
+
+
+def test_a_cache_that_may_only_be_read_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, damaged = world.put(A), world.put(B)
+    _flip(damaged)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(type(damaged), "unlink", refuse)
+    assert world.cache.verify([sha256(A), sha256(B)]) == {sha256(A)}
+    assert world.warnings == [
+        f"{damaged} has other bytes than its name says: it is not used, but cannot be removed: Read-only file system"
+    ]
+    assert world.names() == {whole.name, damaged.name}
 
 
 def _as_link(file: Path, elsewhere: Path) -> None:
