@@ -148,7 +148,7 @@ def test_gallery(
             return gallery.next_version(client, plan, run, case.get("chance", 0))
         if case["verb"] == "find":
             answer = gallery.find_built(client, plan, run)
-            for failure in answer.failed:
+            for failure in answer.unusable:
                 console.warn(failure)
             return shown(answer.image)
         if case["verb"] == "built":
