@@ -128,6 +128,11 @@ class World:
         return Published((BUILT,), "node", 1)
 
 
+def _verdict(world: World) -> str:
+    assert world.image is not None
+    return world.image.report
+
+
 def report_of(plan: BuildPlan) -> dict[str, Any]:
     """What a machine reports that carried the plan out."""
     phases = plan.image.phases
@@ -326,8 +331,7 @@ def test_an_image_whose_run_died_is_judged_by_the_next(
         world.dies, world.change = moment, change
         with pytest.raises(KeyboardInterrupt):
             build(rebuild=True)
-        assert world.image is not None
-        assert world.image.report == ""
+        assert _verdict(world) == ""
         # Nobody but the machine that has its report knows what became of it.
         with pytest.raises(RefusedError, match=r"its machine's report was never compared .* is not on this machine"):
             publish(out="of-another-machine")
@@ -335,9 +339,9 @@ def test_an_image_whose_run_died_is_judged_by_the_next(
             for verb in (publish, build):
                 with pytest.raises(RefusedError, match="the report of ami-1 was rejected"):
                     verb()
-            assert (world.published, world.image.report) == (0, "rejected")
+            assert (world.published, _verdict(world)) == (0, "rejected")
     assert build().published is not None
-    assert (world.made, world.image.report) == (2, "accepted")
+    assert (world.made, _verdict(world)) == (2, "accepted")
     assert publish(out="of-another-machine").published is not None
 
 
@@ -360,9 +364,9 @@ def test_what_is_rejected_elsewhere_is_named_by_every_run(
     world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest], said: io.StringIO
 ) -> None:
     world.unusable = ("ami-9 was rejected",)
-    for run in (build, lambda: build(rebuild=True), publish):
+    for verb, words in ((build, {}), (build, {"rebuild": True}), (publish, {})):
         said.truncate(0)
-        run()
+        verb(**words)
         assert "warning: ami-9 was rejected" in said.getvalue()
 
 
@@ -427,8 +431,7 @@ def test_where_a_rejected_image_cannot_be_tagged_its_report_counts(
     world.mark_fails = False
     with pytest.raises(RefusedError):
         publish()
-    assert world.image is not None
-    assert world.image.report == "rejected"
+    assert _verdict(world) == "rejected"
 
 
 def test_output_without_an_id_is_a_failed_build(world: World, build: Callable[..., ImageManifest]) -> None:
@@ -679,8 +682,7 @@ def test_other_names_are_in_nobodys_way(
     answer(monkeypatch, aws, claim=lambda *_: here)
     with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", there):
         build()
-    assert world.image is not None
-    assert world.image.report == "accepted"
+    assert _verdict(world) == "accepted"
 
 
 def test_a_build_without_the_credentials_of_a_registry_fails_before_the_cloud_is_asked(
