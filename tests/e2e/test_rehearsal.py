@@ -36,6 +36,7 @@ from imagegen.rehearsal.winrm.observations import Cost
 from tests.conftest import load_today
 from tests.e2e.boot_support import capture
 from tests.e2e.rehearsal_support import (
+    CAPTURES,
     CONFIG,
     DEADLINE_S,
     TARGETS,
@@ -275,6 +276,7 @@ def test_a_rendered_tree_builds_with_a_plain_packer_again_and_again(target: str,
             assert done.returncode == 0, done.stdout + done.stderr
             assert len(sandbox.network.machines) == times
             assert (sandbox.faults, sandbox.missing) == ([], [])
+            assert set(sandbox.network.notes()) >= CAPTURES[target]
             # Each run has its own report.
             reports = sorted((tree.parent / "reports").glob("*-packer.json"))
             assert [json.loads(report.read_bytes())["target"] for report in reports] == [target] * times
