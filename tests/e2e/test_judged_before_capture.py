@@ -17,6 +17,8 @@ from imagegen.console import make_console
 from imagegen.errors import BuildError
 from imagegen.files import write_tree
 from imagegen.providers.provider import provider
+from imagegen.providers.tags import ACCEPTED, EXPIRES_AT, NEVER, REPORT
+from imagegen.rehearsal.clouds.aws import moto_call
 from tests.e2e.rehearsal_support import CAPTURES, DEADLINE_S, TARGETS, Heard, rendered, sandbox_of, setup_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 
+_REGION = "us-east-1"
 _DELETES = {"aws": "ec2:TerminateInstances", "azure": "DELETE resourcegroups"}
 
 
@@ -34,8 +37,17 @@ class _Unanswered(VerdictPipe):
         pass
 
 
-def _notes(target: str, folder: Path, said: str | None, *, answers: bool = True) -> tuple[set[str], list[str], str]:
-    """The requests to the cloud, what the rehearsal found wrong, and the message of the error."""
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    """The requests to the cloud, what the rehearsal found wrong, the message of the error, and the tags of the AMI."""
+
+    notes: set[str]
+    faults: list[str]
+    message: str
+    tags: dict[str, str]
+
+
+def _build(target: str, folder: Path, said: str | None, *, answers: bool = True) -> _Ended:
     tree = rendered(target)
     if not answers:
         tree.replace("build.pkr.hcl", 'timeout         = "15m"', 'timeout         = "1s"')
@@ -68,20 +80,30 @@ def _notes(target: str, folder: Path, said: str | None, *, answers: bool = True)
             build()
         except BuildError as error:
             message = error.message
-        return set(sandbox.network.notes()), sandbox.faults, message
+        made = [ami for ami in moto_call.ec2(_REGION).amis.values() if ami.owner_id == moto_call.ACCOUNT]
+        tags = {tag["key"]: tag["value"] for ami in made for tag in ami.get_tags()}
+        return _Ended(set(sandbox.network.notes()), sandbox.faults, message, tags)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_rejected_report_makes_no_image(target: str, tmp_path: Path) -> None:
-    notes, faults, message = _notes(target, tmp_path, "2 resources are missing")
-    assert (faults, message) == ([], "no image was made: 2 resources are missing")
-    assert not notes & CAPTURES[target]
-    assert _DELETES[target] in notes
+    ended = _build(target, tmp_path, "2 resources are missing")
+    assert (ended.faults, ended.message) == ([], "no image was made: 2 resources are missing")
+    assert not ended.notes & CAPTURES[target]
+    assert _DELETES[target] in ended.notes
     assert (tmp_path / "guest-logs.zip").is_file()
 
 
 def test_without_a_verdict_packer_makes_no_image(tmp_path: Path) -> None:
-    notes, faults, message = _notes("aws", tmp_path, None, answers=False)
-    assert (faults, message.startswith("Packer failed: ")) == ([], True)
-    assert not notes & CAPTURES["aws"]
-    assert _DELETES["aws"] in notes
+    ended = _build("aws", tmp_path, None, answers=False)
+    assert (ended.faults, ended.message.startswith("Packer failed: ")) == ([], True)
+    assert not ended.notes & CAPTURES["aws"]
+    assert _DELETES["aws"] in ended.notes
+
+
+def test_an_accepted_ami_has_its_verdict_from_the_start(tmp_path: Path) -> None:
+    """Nothing but Packer ran: imagegen may be killed before it can tag the image."""
+    ended = _build("aws", tmp_path, None)
+    assert (ended.faults, ended.message) == ([], "")
+    assert ended.notes >= CAPTURES["aws"]
+    assert (ended.tags[REPORT], ended.tags[EXPIRES_AT]) == (ACCEPTED, NEVER)

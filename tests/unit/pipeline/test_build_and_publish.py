@@ -360,7 +360,7 @@ def test_an_image_that_nobody_can_judge_is_built_again(
     assert "and is not on this machine: building another one\n" in said.getvalue()
 
 
-def test_what_is_rejected_elsewhere_is_named_by_every_run(
+def test_what_is_rejected_is_named_by_every_run(
     world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest], said: io.StringIO
 ) -> None:
     world.unusable = ("ami-9 was rejected",)
