@@ -165,12 +165,16 @@ def test_a_rejected_image_is_disabled_named_and_found_only_where_there_is_no_oth
     assert aws.find_built(other, run()).unusable == aws.find_built(PLAN, run(rehearsal="true")).unusable == ()
 
 
-def test_an_accepted_image_comes_before_one_that_nobody_judged(ec2: Any) -> None:  # noqa: ANN401 - as above
-    accepted = register(ec2, "first", imagegen_image_id=PLAN.image_id, imagegen_report="accepted")
-    register(ec2, "second", imagegen_image_id=PLAN.image_id)
-    found = aws.find_built(PLAN, run()).image
-    assert found is not None
-    assert found.id == accepted
+def test_an_accepted_image_comes_before_one_that_nobody_judged() -> None:
+    newest_first: Any = [
+        {"ImageId": f"ami-{verdict}", "State": "available", "Tags": [{"Key": "imagegen_report", "Value": verdict}]}
+        for verdict in ("rejected", "", "accepted", "accepted")
+    ]
+    for expected in ("ami-accepted", "ami-", "ami-rejected"):
+        found = images.newest_usable(newest_first)
+        assert found is not None
+        assert found["ImageId"] == expected
+        newest_first = [image for image in newest_first if image["ImageId"] != expected]
 
 
 @pytest.mark.parametrize(
