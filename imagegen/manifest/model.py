@@ -144,7 +144,8 @@ class ImageManifest(Strict):
 
     def is_of(self, id_: str) -> bool:
         """Whether it is the manifest of the image with this id in its cloud."""
-        return self.built is not None and self.built.id == id_
+        # A cloud may write an id in capitals another time.
+        return self.built is not None and self.built.id.lower() == id_.lower()
 
 
 def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:

@@ -69,11 +69,14 @@ def mark(plan: Plan, image: CloudImage, report: str, run: RunFacts) -> None:
     """Tag the AMI. A rejected AMI is disabled too: Cluster API finds images by their name, whatever tags they have."""
     with ec2_clients(run.environ, plan.settings.auth) as clients:
         ec2 = clients(image.region)
-        with explain_errors(f"tagging {image.id}", PublishError):
-            ec2.create_tags(Resources=[image.id], Tags=[{"Key": REPORT, "Value": report}])
-        if report == REJECTED:
-            with explain_errors(f"disabling {image.id}", PublishError):
-                ec2.disable_image(ImageId=image.id)
+        # Whoever may not do the one may still do the other.
+        try:
+            if report == REJECTED:
+                with explain_errors(f"disabling {image.id}", PublishError):
+                    ec2.disable_image(ImageId=image.id)
+        finally:
+            with explain_errors(f"tagging {image.id}", PublishError):
+                ec2.create_tags(Resources=[image.id], Tags=[{"Key": REPORT, "Value": report}])
 
 
 def build_again(_plan: Plan, image: CloudImage) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -163,6 +164,25 @@ def test_a_rejected_image_is_disabled_named_and_found_only_where_there_is_no_oth
     # An image of another config, and one of a rehearsal, are none of this run's.
     other = dataclasses.replace(PLAN, build=dataclasses.replace(PLAN.build, name="other"))
     assert aws.find_built(other, run()).unusable == aws.find_built(PLAN, run(rehearsal="true")).unusable == ()
+
+
+@pytest.mark.parametrize("denied", ["create_tags", "disable_image"])
+def test_a_rejected_image_is_disabled_and_tagged_whichever_is_denied(
+    denied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def call(name: str) -> None:
+        asked.append(name)
+        if name == denied:
+            answer: Any = {"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}
+            raise botocore.exceptions.ClientError(answer, name)
+
+    ec2 = SimpleNamespace(create_tags=lambda **_: call("create_tags"), disable_image=lambda **_: call("disable_image"))
+    monkeypatch.setattr(aws, "ec2_clients", lambda *_: contextlib.nullcontext(lambda _: ec2))
+    with pytest.raises(PublishError, match="UnauthorizedOperation"):
+        aws.mark(PLAN, CloudImage("ami-1", REGION, "node", "available"), "rejected", run())
+    assert asked == ["disable_image", "create_tags"]
 
 
 def test_an_accepted_image_comes_before_one_that_nobody_judged() -> None:
