@@ -79,6 +79,13 @@ CASES = {
         ),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(
+            ("wrong-report",),
+            (
+                "error: no image was made: the report is of another build: plan_sha256 is 000",
+                "  the logs of the machine",
+            ),
+        ),
+        Case(
             ("quota",),
             ("trying m5.large", "error: Packer failed: Error launching source instance", "VcpuLimitExceeded"),
         ),
@@ -114,6 +121,13 @@ CASES = {
             ("error: Packer failed: Script exited with non-zero exit status: 1.", "  the logs of the machine: "),
         ),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
+        Case(
+            ("wrong-report",),
+            (
+                "error: no image was made: the report is of another build: plan_sha256 is 000",
+                "  the logs of the machine",
+            ),
+        ),
         Case(("quota",), ("trying Standard_D4as_v5", "error: Packer failed: ", "QuotaExceeded")),
         Case(
             ("html-page",),

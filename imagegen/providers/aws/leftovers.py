@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import Leftover, Remains
 from imagegen.providers.aws.faults import error_code, explain_errors, is_answer_from_aws
-from imagegen.providers.aws.images import Tagged, snapshots_of, tags_of
+from imagegen.providers.aws.images import AVAILABLE, Tagged, snapshots_of, tags_of
 from imagegen.providers.aws.publish import COPY_LIMIT_S
 from imagegen.providers.search import Search
-from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
+from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID, is_unjudged
 from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
@@ -69,14 +69,15 @@ def _listed(
 
 
 def is_left_over(image: ImageTypeDef) -> bool:
-    """Whether an image of a build is unfinished, or was created only to be copied."""
+    """Whether an image of a build is unfinished, was created only to be copied, or expired before it was judged."""
     tags = tags_of(image)
     # A finished image never expires, even when its owner disables it later.
     if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
         return False
     # The name of an image that was created only to be copied differs from the name in its tags.
     is_temporary = _TEMPORARY_NAME.match(image["Name"]) and tags.get("Name", image["Name"]) != image["Name"]
-    return image["State"] in _UNFINISHED or bool(is_temporary)
+    expired = image["State"] == AVAILABLE and is_unjudged(tags, datetime.datetime.now(datetime.UTC))
+    return image["State"] in _UNFINISHED or bool(is_temporary) or expired
 
 
 def is_failed_copy(image: ImageTypeDef) -> bool:

@@ -28,7 +28,9 @@ ATTRIBUTES = json.loads((REPOSITORY / "tests/data/packer-plugin-attributes.json"
 
 # Set by imagegen at run time, or by nobody; each has a default.
 RUN_FACTS: dict[str, set[str]] = {"aws": set(), "azure": {"gallery_image_version"}}
-COMMON_RUN_FACTS = {"builder_size", "created", "labels", "imagegen_version", "report_file", "run_id", "expires_at"}
+COMMON_RUN_FACTS = {
+    *("builder_size", "created", "labels", "imagegen_version", "report_file", "run_id", "expires_at", "verdict_pipe")
+}
 CREDENTIALS: dict[str, set[str]] = {
     "aws": set(),
     "azure": {
