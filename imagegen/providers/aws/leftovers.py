@@ -46,8 +46,6 @@ RELEASE_LIMIT_S: Final = 180.0
 _OURS: Final[list[Any]] = [{"Name": "tag-key", "Values": [RUN_ID]}]
 _FAILED: Final = "failed"
 _UNFINISHED: Final = frozenset({"pending", _FAILED, "invalid", "error"})
-# The name of the temporary image of which Packer's plugin makes an encrypted copy.
-_TEMPORARY_NAME: Final = re.compile(r"[A-Za-z0-9]{7}\Z")
 
 
 def find(ec2_in: Callable[[str], EC2Client], region: str, copy_regions: Sequence[str] = ()) -> Remains:
@@ -69,14 +67,10 @@ def _listed(
 
 
 def is_left_over(image: ImageTypeDef) -> bool:
-    """Whether an image of a build is unfinished, or was created only to be copied."""
+    """Whether an image of a build is unfinished."""
     tags = tags_of(image)
     # A finished image never expires, even when its owner disables it later.
-    if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
-        return False
-    # The name of an image that was created only to be copied differs from the name in its tags.
-    is_temporary = _TEMPORARY_NAME.match(image["Name"]) and tags.get("Name", image["Name"]) != image["Name"]
-    return image["State"] in _UNFINISHED or bool(is_temporary)
+    return RUN_ID in tags and tags.get(EXPIRES_AT, NEVER) != NEVER and image["State"] in _UNFINISHED
 
 
 def is_failed_copy(image: ImageTypeDef) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 from imagegen.errors import RefusedError
 from imagegen.providers import RunFacts
 from imagegen.providers.azure.client import Arm, compute, resource_manager
+from imagegen.providers.azure.disks import has_premium_storage
 from imagegen.providers.azure.existing import definition_checks, existing_checks, version_checks
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.settings import Settings
@@ -47,6 +48,7 @@ _TEMPORARY_GROUP: Final = (
 class _Size(TypedDict):
     """A size in the API of SKUs."""
 
+    name: str
     family: str
     capabilities: NotRequired[list[dict[str, str]]]
     restrictions: NotRequired[list[dict[str, str]]]
@@ -187,6 +189,8 @@ def _unfit(size: _Size, settings: Settings) -> str:
         return "does not support TrustedLaunch"
     if settings.security_type == "ConfidentialVM" and not capabilities.get("ConfidentialComputingType"):
         return "does not support ConfidentialVM"
+    if has_premium_storage(size["name"]) and capabilities.get("PremiumIO", "").lower() == "false":
+        return "does not support premium storage, although its name says so"
     return ""
 
 

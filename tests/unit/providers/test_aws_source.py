@@ -89,10 +89,10 @@ CASES: dict[str, tuple[dict[str, Any], set[str], set[str]]] = {
     "disk.type": ({"disk": {"type": "gp2"}}, {f'{DISK}.volume_type = "gp2"'}, {f'{DISK}.volume_type = "gp3"'}),
     "disk.iops": ({"disk": {"iops": 4000}}, {f"{DISK}.iops = 4000"}, set()),
     "disk.throughput": ({"disk": {"throughput": 250}}, {f"{DISK}.throughput = 250"}, set()),
-    "encryption": ({"encryption": {}}, {"encrypt_boot = true"}, set()),
+    "encryption": ({"encryption": {}}, {f"{DISK}.encrypted = true"}, set()),
     "encryption.kms_key": (
         {"encryption": {"kms_key": "alias/images"}},
-        {"encrypt_boot = true", 'kms_key_id = "alias/images"'},
+        {f"{DISK}.encrypted = true", f'{DISK}.kms_key_id = "alias/images"'},
         set(),
     ),
     "require_imds_tokens": ({"require_imds_tokens": True}, {'imds_support = "v2.0"'}, set()),
