@@ -190,7 +190,7 @@ def resolve(
         signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
         all_signed=spec.facts.all_signed,
     )
-    return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
+    return Decision(BuildPlan(image, build, spec.settings, config.timeouts.publish), bundle, scripts, templates)
 
 
 def _notes(item: EvaluatedStep, minutes: Mapping[str, int]) -> StepNotes:

@@ -115,7 +115,7 @@ def _plan(settings: Settings, run: RunFacts) -> BuildPlan:
     assert base.identity == {"owner": _BASE.owner, "name": _BASE.name}
     versions = {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
     image = ImagePart("aws", {"release": "2022"}, base.identity, versions, (), {}, {}, {})
-    return BuildPlan(image, BuildPart("node", "aws", base.place, {}, {}, {}, {}, {}), settings)
+    return BuildPlan(image, BuildPart("node", "aws", base.place, {}, {}, {}, {}, {}), settings, 360)
 
 
 def _write_tree(plan: BuildPlan, tree: Path) -> None:

@@ -178,7 +178,10 @@ def wait_until_available(
 
     images = wait_for(poll, limit_s=limit_s, clock=clock, is_transient=is_transient)
     if images is None:
-        raise PublishError(f"{place} was not available within {limit_s / 60:g} minutes", hint=RERUN)
+        raise PublishError(
+            f"{place} was not available within the {limit_s / 60:g} min of timeouts.publish",
+            hint=f"{RERUN}; raise timeouts.publish, if AWS needs longer",
+        )
     return images[0] if images else None
 
 

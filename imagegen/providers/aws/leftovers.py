@@ -17,7 +17,6 @@ from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import Leftover, Remains
 from imagegen.providers.aws.faults import error_code, explain_errors, is_answer_from_aws
 from imagegen.providers.aws.images import Tagged, snapshots_of, tags_of
-from imagegen.providers.aws.publish import COPY_LIMIT_S
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 from imagegen.providers.time_limits import Clock, wait_for
@@ -42,6 +41,9 @@ KEY_PAIR: Final = "key pair"
 TERMINATION_LIMIT_S: Final = 600.0
 # A network interface and its security group outlive the instance for a moment.
 RELEASE_LIMIT_S: Final = 180.0
+# Within this time after its start, a run of another machine has usually seen that its copy failed. A run that has not
+# starts another copy.
+_FAILED_COPY_STAYS: Final = datetime.timedelta(hours=2)
 
 _OURS: Final[list[Any]] = [{"Name": "tag-key", "Values": [RUN_ID]}]
 _FAILED: Final = "failed"
@@ -90,8 +92,7 @@ def _failed_copies(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     own = _own_images(ec2)
     for image in filter(is_failed_copy, own):
         copy = _leftover(COPIED_IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
-        # No run waits longer for a copy.
-        until = datetime.datetime.fromisoformat(image["CreationDate"]) + datetime.timedelta(seconds=COPY_LIMIT_S)
+        until = datetime.datetime.fromisoformat(image["CreationDate"]) + _FAILED_COPY_STAYS
         yield dataclasses.replace(copy, expires_at=until.strftime("%Y-%m-%dT%H:%M:%SZ"))
     yield from _snapshots(ec2, region, own)
 

@@ -40,6 +40,7 @@ def plan_of(settings: Settings = SETTINGS) -> BuildPlan[Settings]:
         ImagePart("aws", {}, {}, {"kubernetes": "1.35.6"}, (), {}, {}, {}),
         BuildPart("node", "aws", {}, {}, {}, {}, {}, {}),
         settings,
+        360,
     )
 
 
