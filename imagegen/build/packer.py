@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,11 @@ _SHOWN_LINES: Final = 15
 _SHOWN_ERRORS: Final = 5
 # At its end Packer repeats its errors. These lines would push the cause out of the lines that are kept.
 _EPILOGUE: Final = ("==> ", "--> ")
+# How Azure's plugin says why Azure rejected a template: the codes of the outer error, then those of the inner ones.
+# Packer's own error may have only the outer one.
+_REJECTION = re.compile(r"ERROR: +-> (?P<text>\S.*)")
+# Packer's whole error when the process of a plugin ends without an answer.
+_CRASHED = re.compile(r"(?:unexpected EOF|connection is shut down)")
 _CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
 # Lines after this one are about clean-up: the reason for a failure stands before it.
 _CLEANING_UP: Final = "Provisioning step had errors"
@@ -43,6 +48,25 @@ _ARTIFACTS: Final = "==> Builds finished. The artifacts of successful builds are
 _SUMMARY = re.compile(r"--> [A-Za-z0-9_.-]+: (?P<text>.*)")
 # What PACKER_LOG=1 makes Packer and its plugins write to standard error.
 _DEBUG_LINE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d ")
+
+
+class PackerError(BuildError):
+    """A run of Packer failed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        details: Iterable[str] = (),
+        causes: Iterable[str] = (),
+        crashed: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint, details=details)
+        self.causes = tuple(causes)
+        """Packer's errors. Empty where a resource or a phase failed: Packer did nothing wrong then."""
+        self.crashed = crashed
+        """Whether a plugin crashed, so that nothing was cleaned up."""
 
 
 class BuildOutput:
@@ -67,6 +91,7 @@ class BuildOutput:
         """The names of what Packer made in the account, as its output has them, in order."""
         self._tail: collections.deque[str] = collections.deque(maxlen=_SHOWN_LINES)
         self._errors: list[str] = []
+        self._rejections: list[str] = []
         self._ids: list[str] = []
         self._summary: str | None = None
         self.culprit: ResourceEvent | PhaseEvent | None = None
@@ -97,6 +122,11 @@ class BuildOutput:
         return self._cancelled_cleanly and not self.aborted
 
     @property
+    def crashed(self) -> bool:
+        """Whether a plugin crashed, so that Packer cleaned nothing up."""
+        return any(_CRASHED.fullmatch(error) for error in self._errors)
+
+    @property
     def artifact(self) -> str:
         """The id of the builder's artifact or, where Packer's output is not machine-readable, the text about it.
 
@@ -104,9 +134,11 @@ class BuildOutput:
         """
         return self._ids[0] if self._ids else self._summary or ""
 
-    def failure(self, log: Path, why: str = "", hint: str = "") -> BuildError:
+    def failure(self, log: Path, why: str = "", hint: str = "") -> PackerError:
         """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log."""
-        errors = [*([why] if why else []), *self._errors][:_SHOWN_ERRORS]
+        why = why or ("its plugin crashed" if self.crashed else "")
+        errors = [*([why] if why else []), *self._errors, *self._rejections][:_SHOWN_ERRORS]
+        causes = [] if self.culprit else [*self._errors, *self._rejections]
         details = []
         match self.culprit:
             case ResourceEvent() as culprit:
@@ -120,7 +152,8 @@ class BuildOutput:
         if self._tail:
             details += ["the last lines:", *(f"  {line}" for line in self._tail)]
         details += [line] if (line := self._guest_logs.line) else []
-        return BuildError(message, details=[*details, f"the full log: {log}"], hint=hint)
+        details = [*details, f"the full log: {log}"]
+        return PackerError(message, hint=hint, details=details, causes=causes, crashed=self.crashed)
 
     def _add_record(self, record: Record) -> None:
         self._log.write(record.logged)
@@ -169,6 +202,8 @@ class BuildOutput:
         self._cancelled_cleanly = self._cancelled_cleanly or output.text.startswith(_CANCELLED_CLEANLY)
         self.aborted = self.aborted or bool(_ABORTED.match(output.text))
         self.traced |= dict.fromkeys(self._traces.findall(output.text))
+        if output.target and (rejection := _REJECTION.fullmatch(output.text)):
+            self._rejections.append(rejection["text"])
         if not output.target and output.error and output.text.startswith("Error: "):
             self._errors.append(output.text.removeprefix("Error: "))
         if not output.target and output.text.startswith(_ARTIFACTS):
@@ -289,7 +324,7 @@ def build_tree(
             hint = "" if output.cleaned_up else _leftovers_hint(output, tree, cloud)
             raise output.failure(log, str(overdue), hint) from overdue
     if code != 0 or output.culprit is not None:
-        raise output.failure(log, hint=_leftovers_hint(output, tree, cloud) if output.aborted else "")
+        raise output.failure(log, hint=_leftovers_hint(output, tree, cloud) if output.aborted or output.crashed else "")
     if not output.artifact:
         raise output.failure(log, "it ended with code 0 but made no artifact")
     return output.artifact
@@ -312,8 +347,8 @@ def build_on_first(
     for size, following in itertools.pairwise(sizes):
         try:
             return build(size)
-        except BuildError as error:
-            codes = [code for code in sorted(no_capacity) if code in str(error.message)]
+        except PackerError as error:
+            codes = [code for code in sorted(no_capacity) if any(code in cause for cause in error.causes)]
             if not codes:
                 raise
             for line in (f"{size} is not available now ({codes[0]}): trying {following}", *error.hint.splitlines()):

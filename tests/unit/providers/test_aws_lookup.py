@@ -12,7 +12,7 @@ import botocore.exceptions
 import pytest
 
 from imagegen.console import Console
-from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
+from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.aws import images
@@ -270,7 +270,7 @@ def test_an_image_made_before_something_was_asked_for_is_not_the_one(
         ("ExpiredToken", (ConfigError, PublishError), "rejects the credentials: ExpiredToken"),
         ("AuthFailure", (ConfigError, PublishError), "rejects the credentials: AuthFailure"),
         ("UnauthorizedOperation", (RefusedError, PublishError), "UnauthorizedOperation: no"),
-        ("RequestLimitExceeded", (RefusedError, PublishError), "RequestLimitExceeded: no"),
+        ("RequestLimitExceeded", (UnavailableError, PublishError), "RequestLimitExceeded: no"),
     ],
 )
 def test_answers_become_errors_with_a_hint_and_the_request_id(
@@ -292,7 +292,7 @@ def test_answers_become_errors_with_a_hint_and_the_request_id(
     [
         (botocore.exceptions.NoCredentialsError(), ConfigError),
         (botocore.exceptions.ProfileNotFound(profile="mine"), ConfigError),
-        (botocore.exceptions.EndpointConnectionError(endpoint_url="https://ec2.invalid"), RefusedError),
+        (botocore.exceptions.EndpointConnectionError(endpoint_url="https://ec2.invalid"), UnavailableError),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
 )
