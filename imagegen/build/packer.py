@@ -28,7 +28,7 @@ _SHOWN_LINES: Final = 15
 _SHOWN_ERRORS: Final = 5
 # At its end Packer repeats its errors. These lines would push the cause out of the lines that are kept.
 _EPILOGUE: Final = ("==> ", "--> ")
-# How Azure's plugin says why Azure rejected a template: the codes of the outer error, then those of the inner ones.
+# How a plugin says why its cloud rejected a template: the code of the outer error, then those of the inner ones.
 # Packer's own error may have only the outer one.
 _REJECTION = re.compile(r"ERROR: +-> (?P<text>\S.*)")
 # Packer's whole error when the process of a plugin ends without an answer.

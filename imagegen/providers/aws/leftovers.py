@@ -23,7 +23,7 @@ from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
-    from mypy_boto3_ec2.type_defs import ImageTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, ImageTypeDef
 
     Action = Callable[[Leftover], object]
 
@@ -241,7 +241,7 @@ def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Itera
             clock=clock,
             is_transient=lambda error: error_code(error) == "DependencyViolation",
         ),
-        KEY_PAIR: lambda pair: ec2.delete_key_pair(KeyPairId=pair.id),
+        KEY_PAIR: functools.partial(_delete_key_pair, ec2, clock),
     }
     for kind, action in actions.items():
         of_kind = [leftover for leftover in leftovers if leftover.kind == kind]
@@ -280,6 +280,17 @@ def _wait_until_terminated(ec2: EC2Client, clock: Clock, instance: Leftover) -> 
 
     if wait_for(poll, limit_s=TERMINATION_LIMIT_S, clock=clock) is None:
         raise PublishError(f"it did not terminate within {TERMINATION_LIMIT_S / 60:g} minutes")
+
+
+def _delete_key_pair(ec2: EC2Client, clock: Clock, pair: Leftover) -> None:
+    # EC2 answers that it has deleted a key pair also where there was none to delete.
+    ec2.delete_key_pair(KeyPairId=pair.id)
+    by_id: FilterTypeDef = {"Name": "key-pair-id", "Values": [pair.id]}
+    is_gone = wait_for(
+        lambda: not ec2.describe_key_pairs(Filters=[by_id])["KeyPairs"] or None, limit_s=RELEASE_LIMIT_S, clock=clock
+    )
+    if is_gone is None:
+        raise PublishError(f"EC2 still shows it after {RELEASE_LIMIT_S / 60:g} minutes")
 
 
 def _deregister(ec2: EC2Client, image: Leftover) -> None:

@@ -56,6 +56,11 @@ class EC2:
     def describe_key_pairs(self, **_: object) -> dict[str, Any]:
         return self._page("describe_key_pairs")
 
+    def delete_key_pair(self, *, KeyPairId: str) -> None:
+        self.told.append(f"delete_key_pair {KeyPairId}")
+        if not self.refusals.get("delete_key_pair"):
+            self.answers["KeyPairs"] = []
+
     def describe_images(self, **asked: Any) -> dict[str, Any]:  # noqa: ANN401 - EC2's own parameters
         shown = self._page("describe_images")["Images"]
         # EC2 keeps quiet about the disabled ones unless it is asked for them.
@@ -360,6 +365,15 @@ def test_what_is_gone_is_removed_and_what_is_refused_is_told() -> None:
         "i-1": "OperationNotPermitted: no",
         "sg-1": "DependencyViolation: no",
     }
+
+
+def test_a_key_pair_that_ec2_still_shows_is_not_called_removed() -> None:
+    ec2, pauses = everything(), list[float]()
+    # EC2 answers as if it had deleted it.
+    ec2.refusals = {"delete_key_pair": ["nothing of this is said"]}
+    [pair] = [each for each in found_in(ec2) if each.kind == leftovers.KEY_PAIR]
+    [(_, why)] = leftovers.remove(client(ec2), [pair], clock(pauses))
+    assert (why, sum(pauses)) == ("EC2 still shows it after 3 minutes", leftovers.RELEASE_LIMIT_S)
 
 
 def _told(outcomes: Iterator[tuple[Any, str]]) -> Iterator[tuple[str, str]]:
