@@ -50,7 +50,6 @@ CASES = {
         Case(
             ("silent-guest",),
             ("error: Packer failed: Timeout waiting for machine to restart.", "  no logs of the machine: Error"),
-            ("timeouts.restart=1",),
         ),
         Case(
             ("server-error", "dropped-connection", "throttle"),
@@ -76,6 +75,7 @@ CASES = {
             ("engine-killed",),
             ("error: Packer failed: Script exited with non-zero exit status: 1.", "  the logs of the machine: "),
         ),
+        Case(("winrm-away",), ("rehearsal passed in ",)),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(
             ("quota",),
@@ -90,7 +90,6 @@ CASES = {
         Case(
             ("silent-guest",),
             ("error: Packer failed: Timeout waiting for machine to restart.", "  no logs of the machine: Error"),
-            ("timeouts.restart=1",),
         ),
         Case(
             ("server-error", "dropped-connection", "throttle", "capacity"),
@@ -112,6 +111,7 @@ CASES = {
             ("engine-killed",),
             ("error: Packer failed: Script exited with non-zero exit status: 1.", "  the logs of the machine: "),
         ),
+        Case(("winrm-away",), ("rehearsal passed in ",)),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(("quota",), ("trying Standard_D4as_v5", "error: Packer failed: ", "QuotaExceeded")),
         Case(
