@@ -117,6 +117,22 @@ def test_key_becomes_its_attributes_and_changes_no_other(key: str) -> None:
     assert (now - plain, plain - now) == (come, go)
 
 
+def test_every_builder_requires_session_tokens_and_is_known_by_its_tags() -> None:
+    """Whatever is asked for: otherwise a program on the builder could take its credentials by one request, and no
+    janitor would find its disks."""
+    for asked in (PLAIN, together(EVERYTHING)):
+        assert {
+            'metadata_options.http_endpoint = "enabled"',
+            'metadata_options.http_tokens = "required"',
+            "metadata_options.http_put_response_hop_limit = 1",
+            f"{DISK}.delete_on_termination = true",
+            "run_tags = local.builder_tags",
+            "run_volume_tags = local.builder_tags",
+            "snapshot_tags = local.image_tags",
+            "tags = local.image_tags",
+        } <= attributes(values_of(asked))
+
+
 def name_of_an_image(identity: str, random: str, second: str = "20261118101112") -> str:
     """What Packer makes of the template's ami_name; an expression that is none of these is a KeyError."""
     values = {
