@@ -33,6 +33,9 @@ _EPILOGUE: Final = ("==> ", "--> ")
 _REJECTION = re.compile(r"ERROR: +-> (?P<text>\S.*)")
 # Packer's whole error when the process of a plugin ends without an answer.
 _CRASHED = re.compile(r"(?:unexpected EOF|connection is shut down)")
+# The exit code of a command whose connection broke, in plugins with versions of Packer's SDK before 0.6.4. Newer ones
+# connect again.
+_DISCONNECTED: Final = "non-zero exit status: 16001"
 _CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
 # Lines after this one are about clean-up: the reason for a failure stands before it.
 _CLEANING_UP: Final = "Provisioning step had errors"
@@ -136,7 +139,10 @@ class BuildOutput:
 
     def failure(self, log: Path, why: str = "", hint: str = "") -> PackerError:
         """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log."""
-        why = why or ("its plugin crashed" if self.crashed else "")
+        if not why and self.crashed:
+            why = "its plugin crashed"
+        elif not why and any(_DISCONNECTED in error for error in self._errors):
+            why = "its plugin lost the WinRM connection to the machine; a newer version of the plugin connects again"
         errors = [*([why] if why else []), *self._errors, *self._rejections][:_SHOWN_ERRORS]
         causes = [] if self.culprit else [*self._errors, *self._rejections]
         details = []

@@ -111,7 +111,6 @@ CASES = {
             ("engine-killed",),
             ("error: Packer failed: Script exited with non-zero exit status: 1.", "  the logs of the machine: "),
         ),
-        Case(("winrm-away",), ("rehearsal passed in ",)),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(("quota",), ("trying Standard_D4as_v5", "error: Packer failed: ", "QuotaExceeded")),
         Case(

@@ -36,7 +36,6 @@ _SHARED: Final = (
     ),
     Fault("resource-fails", "Windows refuses to set a resource.", ExitCode.BUILD),
     Fault("engine-killed", "The engine's process on the machine is killed in the middle of a phase.", ExitCode.BUILD),
-    Fault("winrm-away", "WinRM on the machine is away for some seconds in the middle of a phase.", PASSES),
     Fault(
         "silent-guest",
         "The machine does not come back after its first restart. timeouts.restart is one minute.",
@@ -72,7 +71,6 @@ _GUEST_INJECTORS: Final[Mapping[str, Injector]] = {
     "wrong-bytes": guest.wrong_bytes,
     "resource-fails": guest.resource_fails,
     "engine-killed": guest.engine_killed,
-    "winrm-away": guest.winrm_away,
     "silent-guest": guest.silent_guest,
 }
 

@@ -157,6 +157,9 @@ def test_where_packer_asks_the_artifact_is_what_it_tells_people(tmp_path: Path) 
         ([_ERROR], 1, "Packer failed: Script exited with non-zero exit status: 6. Allowed exit codes are: [0 3010]"),
         (["1,,ui,error,Error: Unsupported argument\\n\\n  on x line 1:"], 1, "Packer failed: Unsupported argument"),
         ([f"1,{_TARGET},error,unexpected EOF"], 1, "Packer failed: its plugin crashed"),
+        ([_ERROR.replace(" 6.", " 16001.")], 1,
+         "Packer failed: its plugin lost the WinRM connection to the machine; a newer version of the plugin connects "
+         "again"),
         (["panic: oh no"], 2, "Packer failed without an error message"),
         ([said("all is well")], 0, "Packer failed: it ended with code 0 but made no artifact"),
         ([resource("failed", "ignored by the tree"), *_ARTIFACT], 0,

@@ -44,7 +44,7 @@ def refusal(*words: str) -> ImagegenError:
         (
             ["--target", "azure", "--rehearse", "--fault", "quota", "--fault", "same-client-token"],
             '--fault: the fault "same-client-token" is not supported on azure',
-            f"supported: {', '.join(sorted(set(FAULTS) - {'same-client-token'}))}",
+            f"supported: {', '.join(sorted({name for name, fault in FAULTS.items() if 'azure' in fault.clouds}))}",
         ),
     ],
     ids=["without --rehearse", "unknown", "of another cloud"],
