@@ -81,7 +81,7 @@ MOMENTS = (
     (Moment("ec2:GetPasswordData", sets=_SPOT), Moment("GET publicipaddresses")),
     (Moment("download"), Moment("download")),
     (Moment("ec2:CreateImage"), Moment("POST virtualmachines/deallocate")),
-    (Moment("ec2:StopInstances", sets=_SPOT), Moment("POST virtualmachines/generalize")),
+    (Moment("ec2:StopInstances"), Moment("POST virtualmachines/generalize")),
     (Moment("ec2:CreateTags", finished=True), Moment("PUT galleries/images/versions")),
     (Moment("ec2:DeleteLaunchTemplate", sets=_SPOT, finished=True), Moment("DELETE virtualmachines", finished=True)),
     (Moment("ec2:TerminateInstances", finished=True), Moment("DELETE resourcegroups", finished=True)),
