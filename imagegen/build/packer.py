@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,14 @@ _SHOWN_LINES: Final = 15
 _SHOWN_ERRORS: Final = 5
 # At its end Packer repeats its errors. These lines would push the cause out of the lines that are kept.
 _EPILOGUE: Final = ("==> ", "--> ")
+# How a plugin says why its cloud rejected a template: the code of the outer error, then those of the inner ones.
+# Packer's own error may have only the outer one.
+_REJECTION = re.compile(r"ERROR: +-> (?P<text>\S.*)")
+# Packer's whole error when the process of a plugin ends without an answer.
+_CRASHED = re.compile(r"(?:unexpected EOF|connection is shut down)")
+# The exit code of a command whose connection broke, in plugins with versions of Packer's SDK before 0.6.4. Newer ones
+# connect again.
+_DISCONNECTED: Final = "non-zero exit status: 16001"
 _CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
 # Lines after this one are about clean-up: the reason for a failure stands before it.
 _CLEANING_UP: Final = "Provisioning step had errors"
@@ -48,6 +56,25 @@ _REJECTED_HINT: Final = (
 )
 # What PACKER_LOG=1 makes Packer and its plugins write to standard error.
 _DEBUG_LINE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d ")
+
+
+class PackerError(BuildError):
+    """A run of Packer failed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        details: Iterable[str] = (),
+        causes: Iterable[str] = (),
+        crashed: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint, details=details)
+        self.causes = tuple(causes)
+        """Packer's errors. Empty where a resource or a phase failed: Packer did nothing wrong then."""
+        self.crashed = crashed
+        """Whether a plugin crashed, so that nothing was cleaned up."""
 
 
 class BuildOutput:
@@ -72,6 +99,7 @@ class BuildOutput:
         """The names of what Packer made in the account, as its output has them, in order."""
         self._tail: collections.deque[str] = collections.deque(maxlen=_SHOWN_LINES)
         self._errors: list[str] = []
+        self._rejections: list[str] = []
         self._ids: list[str] = []
         self._summary: str | None = None
         self.culprit: ResourceEvent | PhaseEvent | None = None
@@ -102,6 +130,11 @@ class BuildOutput:
         return self._cancelled_cleanly and not self.aborted
 
     @property
+    def crashed(self) -> bool:
+        """Whether a plugin crashed, so that Packer cleaned nothing up."""
+        return any(_CRASHED.fullmatch(error) for error in self._errors)
+
+    @property
     def artifact(self) -> str:
         """The id of the builder's artifact or, where Packer's output is not machine-readable, the text about it.
 
@@ -117,7 +150,12 @@ class BuildOutput:
         if rejection:
             ends = [*([line] if (line := self._guest_logs.line) else []), f"the full log: {log}"]
             return BuildError(f"no image was made: {rejection}", details=ends, hint=hint or _REJECTED_HINT)
-        errors = [*([why] if why else []), *self._errors][:_SHOWN_ERRORS]
+        if not why and self.crashed:
+            why = "its plugin crashed"
+        elif not why and any(_DISCONNECTED in error for error in self._errors):
+            why = "its plugin lost the WinRM connection to the machine; a newer version of the plugin connects again"
+        errors = [*([why] if why else []), *self._errors, *self._rejections][:_SHOWN_ERRORS]
+        causes = [] if self.culprit else [*self._errors, *self._rejections]
         details = []
         match self.culprit:
             case ResourceEvent() as culprit:
@@ -131,7 +169,8 @@ class BuildOutput:
         if self._tail:
             details += ["the last lines:", *(f"  {line}" for line in self._tail)]
         details += [line] if (line := self._guest_logs.line) else []
-        return BuildError(message, details=[*details, f"the full log: {log}"], hint=hint)
+        details = [*details, f"the full log: {log}"]
+        return PackerError(message, hint=hint, details=details, causes=causes, crashed=self.crashed)
 
     def _add_record(self, record: Record) -> None:
         self._log.write(record.logged)
@@ -180,6 +219,8 @@ class BuildOutput:
         self._cancelled_cleanly = self._cancelled_cleanly or output.text.startswith(_CANCELLED_CLEANLY)
         self.aborted = self.aborted or bool(_ABORTED.match(output.text))
         self.traced |= dict.fromkeys(self._traces.findall(output.text))
+        if output.target and (rejection := _REJECTION.fullmatch(output.text)):
+            self._rejections.append(rejection["text"])
         if not output.target and output.error and output.text.startswith("Error: "):
             self._errors.append(output.text.removeprefix("Error: "))
         if not output.target and output.text.startswith(_ARTIFACTS):
@@ -300,7 +341,7 @@ def build_tree(
         except TimeoutError as overdue:
             raise output.failure(log, str(overdue), _leftovers_hint(output, tree, cloud)) from overdue
     if code != 0 or output.culprit is not None:
-        hint = _leftovers_hint(output, tree, cloud) if output.aborted else ""
+        hint = _leftovers_hint(output, tree, cloud) if output.aborted or output.crashed else ""
         raise output.failure(log, "", hint, verdict.rejection if verdict else None)
     if not output.artifact:
         raise output.failure(log, "it ended with code 0 but made no artifact")
@@ -332,8 +373,8 @@ def build_on_first(
     for size, following in itertools.pairwise(sizes):
         try:
             return build(size)
-        except BuildError as error:
-            codes = [code for code in sorted(no_capacity) if code in str(error.message)]
+        except PackerError as error:
+            codes = [code for code in sorted(no_capacity) if any(code in cause for cause in error.causes)]
             if not codes:
                 raise
             for line in (f"{size} is not available now ({codes[0]}): trying {following}", *error.hint.splitlines()):

@@ -196,6 +196,11 @@ class Timeouts(Strict):
     generalise: Minutes = pydantic.Field(
         default=150, description="Minutes for sealing, with the clean-up of Windows and sysprep.", examples=[180]
     )
+    publish: Minutes = pydantic.Field(
+        default=360,
+        description="Minutes for each copy of the image to another region, or for the replication to all of them.",
+        examples=[480],
+    )
 
 
 class ImageConfig(Strict):

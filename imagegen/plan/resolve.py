@@ -193,7 +193,7 @@ def resolve(
         unsigned=find_exempt(signed, lock.artifacts, (one for phase in phases for one in phase.resources())),
         all_signed=spec.facts.all_signed,
     )
-    return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
+    return Decision(BuildPlan(image, build, spec.settings, config.timeouts.publish), bundle, scripts, templates)
 
 
 def _notes(item: EvaluatedStep, minutes: Mapping[str, int]) -> StepNotes:

@@ -52,7 +52,7 @@ class Provider(Generic[S, P]):
     no_capacity: frozenset[str]
     """The error codes and texts that mean that a size is not available now, so that the next one is tried."""
     environment: frozenset[str]
-    """The environment variables with this cloud's credentials; a final `*` matches any ending."""
+    """The environment variables that Packer gets, with credentials that it uses; a final `*` matches any ending."""
     traces: str
     """A regular expression for the names of the temporary resources that Packer creates."""
     advice: str
@@ -105,6 +105,8 @@ class Provider(Generic[S, P]):
     remove: Callable[[P, Sequence[Leftover], RunFacts], Iterator[tuple[Leftover, str]]]
     """Removes leftovers in the order of their dependencies, and yields the reason for each that remains, else empty."""
 
+    unused_credentials: frozenset[str] = frozenset()
+    """Other environment variables with credentials of this cloud. Packer does not use them, and does not get them."""
     boot_files: Mapping[str, BootFile] = dataclasses.field(default_factory=dict)
     """By the name of the script in packer/<provider>/; other scripts are copied unchanged."""
     plugin_since: Callable[[S, Mapping[str, str]], str] | None = None

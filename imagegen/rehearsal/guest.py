@@ -146,6 +146,7 @@ class RehearsedGuest:
         self._partial_uploads: dict[str, bytearray] = {}
         self._complete_uploads: set[str] = set()
         self._is_shutting_down = False
+        self._is_cut_off = False
         self._has_trial_restart = False
         self._faults: dict[str, None] = {}
         self._busy = threading.Lock()
@@ -178,6 +179,10 @@ class RehearsedGuest:
             return self._reject(str(error))
         finally:
             self._busy.release()
+
+    def disconnected(self) -> None:
+        """Packer lost its connection while a phase runs: it uploads the script again, and runs the phase again."""
+        self._is_cut_off = True
 
     def restarted(self) -> None:
         """The machine has restarted."""
@@ -323,7 +328,10 @@ class RehearsedGuest:
         if not is_intact:
             raise _DeviationError(f"received {step}, but {step.script.path} is not the tree's {step.script.name}")
         exit_code = step.act(write)
-        if exit_code in step.allowed:
+        if self._is_cut_off:
+            self._is_cut_off = False
+            self._done -= 1  # the upload of the script
+        elif exit_code in step.allowed:
             self._done += not asks
         elif not asks:
             self._failure = f"{step.name} ended with exit code {exit_code}"

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 LABELS = {"team": "web"}
 # At an image that is on its way, until it is there.
 _LOOKS = 4
+KILLED = "Packer was killed"
 _PLUGIN = Plugin("9.9.9", Path("plugin"))
 
 
@@ -386,7 +387,7 @@ class Product:
         report.write_text(json.dumps(report_of(self.plan)))
         made = self.cloud.make_image(self.plan, variables)
         if self.cloud.packer_dies:
-            raise BuildError("Packer was killed")
+            raise BuildError(KILLED)
         return made
 
 

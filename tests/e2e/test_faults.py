@@ -51,7 +51,6 @@ CASES = {
         Case(
             ("silent-guest",),
             ("error: Packer failed: Timeout waiting for machine to restart.", "  no logs of the machine: Error"),
-            ("timeouts.restart=1",),
         ),
         Case(
             ("server-error", "dropped-connection", "throttle"),
@@ -77,6 +76,7 @@ CASES = {
             ("engine-killed",),
             ("error: Packer failed: Script exited with non-zero exit status: 1.", "  the logs of the machine: "),
         ),
+        Case(("winrm-away",), ("rehearsal passed in ",)),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(
             ("wrong-report",),
@@ -98,7 +98,6 @@ CASES = {
         Case(
             ("silent-guest",),
             ("error: Packer failed: Timeout waiting for machine to restart.", "  no logs of the machine: Error"),
-            ("timeouts.restart=1",),
         ),
         Case(
             ("server-error", "dropped-connection", "throttle", "capacity"),

@@ -149,6 +149,9 @@ class _Quiet:
         write(b"WinRM connected.\r\n")
         return Result()
 
+    def disconnected(self) -> None:
+        """Its connections are never lost."""
+
     def restarted(self) -> None:
         """It is never restarted."""
 

@@ -129,9 +129,8 @@ def test_gallery(
         "gallery": {**GALLERY, "version": case.get("rule", "date")},
         "publish": {"regions": case.get("regions", []), "replicas": case.get("replicas", 1)},
     }
-    plan = make_plan(
-        "azure", Settings.model_validate({"location": "westeurope", **asked}), case.get("kubernetes", "1.35.6")
-    )
+    settings = Settings.model_validate({"location": "westeurope", **asked})
+    plan = make_plan("azure", settings, case.get("kubernetes", "1.35.6"), case.get("minutes", 360))
     versions = Versions(case, plan.image_id, journal)
     client = cast("ComputeManagementClient", SimpleNamespace(gallery_image_versions=versions))
     run = RunFacts({}, case.get("labels", {}), case.get("started", "2026-11-18T10:00:00Z"))

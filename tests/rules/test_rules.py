@@ -70,6 +70,7 @@ ALSO: dict[str, set[str]] = {
     "file-override-idle": {"support-ended-allowed"},
     "first-boot-user": {"first-boot-user-of-cloud"},
     "host-network-is-dockers": {"support-ended", "docker-sandbox-image"},
+    "hyper-v-size": {"azure-size-premium"},
     "hyper-v-isolation-runtime": {"support-ended-allowed", "docker-sandbox-image"},
     "registry-credentials-kubernetes": {"support-ended-allowed", "docker-sandbox-image"},
     "no-device-name": {"first-boot-user-of-cloud"},

@@ -16,7 +16,13 @@ from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
-    from mypy_boto3_ec2.type_defs import EbsBlockDeviceTypeDef, FilterTypeDef, ImageTypeDef, TagTypeDef
+    from mypy_boto3_ec2.type_defs import (
+        BlockDeviceMappingTypeDef,
+        EbsBlockDeviceTypeDef,
+        FilterTypeDef,
+        ImageTypeDef,
+        TagTypeDef,
+    )
 
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
@@ -46,7 +52,7 @@ def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, st
     return {"region": settings.region, "name": name, "owner": owner}
 
 
-def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
+def look_up_base(ec2: EC2Client, request: Mapping[str, str], settings: Settings) -> LockedBase:
     """Look up the newest base image that matches. Its name is the same in every region, but not its id."""
     label = f"{request['name']} of {request['owner']} in {request['region']}"
     with explain_errors(f"looking up the base image {label}", RefusedError):
@@ -66,6 +72,13 @@ def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
         raise ConfigError(
             f"the base image {newest['Name']}, {newest['ImageId']}, is not Windows with its disk at {ROOT_DEVICE}",
             hint="choose a base image that was made from one of Amazon's",
+        )
+    plain = [disk["DeviceName"] for disk in newest.get("BlockDeviceMappings", []) if _stays_unencrypted(disk)]
+    if settings.encryption and plain:
+        raise ConfigError(
+            f"disks of the base image {newest['Name']}, {newest['ImageId']}, stay unencrypted: {', '.join(plain)}",
+            hint=f"choose a base image with no other disk than {ROOT_DEVICE}, which imagegen encrypts, or with other "
+            "disks that are encrypted",
         )
     return LockedBase(
         request=dict(request),
@@ -119,13 +132,13 @@ def ami_of(artifact: str, region: str) -> str | None:
 
 
 def has_encrypted_disks(image: ImageTypeDef) -> bool:
-    """Whether an image is the encrypted one, and not the temporary image of which Packer makes an encrypted copy.
+    """Whether all disks of an image are encrypted. EC2 does not show it yet for a pending image."""
+    return image["State"] == PENDING or all(disk.get("Encrypted") for disk in _disks(image))
 
-    The temporary image has the same tags, but another name. EC2 does not show yet whether a pending image is encrypted.
-    """
-    return tags_of(image).get("Name") == image["Name"] and (
-        all(disk.get("Encrypted") for disk in _disks(image)) or image["State"] == PENDING
-    )
+
+def _stays_unencrypted(disk: BlockDeviceMappingTypeDef) -> bool:
+    """Whether a disk of a base image is not encrypted, and the builder does not encrypt it either."""
+    return disk.get("DeviceName") != ROOT_DEVICE and "Ebs" in disk and not disk["Ebs"].get("Encrypted")
 
 
 def snapshots_of(image: ImageTypeDef) -> list[str]:
@@ -194,7 +207,10 @@ def wait_until_available(
 
     images = wait_for(poll, limit_s=limit_s, clock=clock, is_transient=is_transient)
     if images is None:
-        raise PublishError(f"{place} was not available within {limit_s / 60:g} minutes", hint=RERUN)
+        raise PublishError(
+            f"{place} was not available within the {limit_s / 60:g} min of timeouts.publish",
+            hint=f"{RERUN}; raise timeouts.publish, if AWS needs longer",
+        )
     return images[0] if images else None
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def look_up_base(settings: Settings, request: Mapping[str, str], run: RunFacts) -> LockedBase:
     """The newest base image that matches the request."""
     with ec2_clients(run.environ, settings.auth) as clients, explain_errors("looking up the base image", RefusedError):
-        return images.look_up_base(clients(request["region"]), request)
+        return images.look_up_base(clients(request["region"]), request, settings)
 
 
 def find_built(plan: Plan, run: RunFacts) -> SearchResult:
@@ -62,7 +62,13 @@ def read_built(plan: Plan, artifact: str, run: RunFacts) -> CloudImage | None:
         ec2_clients(run.environ, plan.settings.auth) as clients,
         explain_errors(f"reading {ami} in {region}", PublishError),
     ):
-        return images.cloud_image(images.wait_until_shown(clients(region), ami, region, Clock()), region)
+        image = images.wait_until_shown(clients(region), ami, region, Clock())
+    if plan.settings.encryption and not images.has_encrypted_disks(image):
+        raise PublishError(
+            f"{ami} in {region} has a disk that is not encrypted",
+            hint=f"deregister {ami}, choose a base image with one disk, and build again",
+        )
+    return images.cloud_image(image, region)
 
 
 def mark(plan: Plan, image: CloudImage, report: str, run: RunFacts) -> None:

@@ -332,6 +332,7 @@ PLAN = BuildPlan(
         {"allow_eol": True},
     ),
     Settings(region="us-east-1"),
+    360,
 )
 
 

@@ -20,7 +20,7 @@ from imagegen import loading, locking, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.journal import BUILT as BUILT_WELL
 from imagegen.build.journal import LEFT, Entry, recorded
-from imagegen.build.packer import OnError
+from imagegen.build.packer import OnError, PackerError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.cli.main import cli
 from imagegen.console import Console
@@ -65,6 +65,7 @@ class World:
         self.failures = 0
         self.published = 0
         self.packer_fails = False
+        self.packer_crashes = False
         self.dies: str | None = None
         self.mark_fails = False
         self.artifact = ""
@@ -79,7 +80,7 @@ class World:
     def build_tree(self, *_: object, variables: dict[str, str], **__: object) -> str:
         assert self.plan is not None
         if self.packer_fails:
-            raise BuildError("the builder is gone")
+            raise PackerError("the builder is gone", crashed=self.packer_crashes)
         self.made += 1
         self.image = dataclasses.replace(BUILT, id=f"ami-{self.made}", runs=variables["run_id"])
         report = report_of(self.plan)
@@ -630,6 +631,49 @@ def test_after_a_build_what_may_not_be_listed_is_no_warning(
     assert build().published is not None
     assert "warning" not in said.getvalue()
     assert [run.ended for run in read_runs(tmp_path / "out", pytest.fail)] == [BUILT_WELL]
+
+
+def test_what_a_build_that_failed_left_is_named_at_once_and_usual_leftovers_never(
+    world: World, build: Callable[[], ImageManifest], said: io.StringIO, tmp_path: Path
+) -> None:
+    world.packer_fails = True
+    world.left = [left("instance", FIRST), left("usual", FIRST)]
+    with pytest.raises(BuildError):
+        build()
+    command = f"`imagegen janitor --out {tmp_path / 'out'} --delete` removes it"
+    assert f"warning: the build failed and left instance instance-1: {command}\n" in said.getvalue()
+    said.truncate(0)
+    world.packer_fails = False
+    world.left = [left("usual", FIRST)]
+    build()
+    assert "warning" not in said.getvalue()
+
+
+def test_after_a_failed_build_what_cannot_be_listed_hides_no_reason(
+    world: World, build: Callable[[], ImageManifest], said: io.StringIO
+) -> None:
+    world.packer_fails = True
+    world.faults = [RefusedError("looking for instances: no")]
+    with pytest.raises(BuildError, match="the builder is gone"):
+        build()
+    assert "warning" not in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("image", "told"), [(None, "the image does not exist"), (BUILT, f"the image {BUILT.name} exists")]
+)
+def test_after_a_crash_of_a_plugin_it_is_said_whether_the_image_exists(
+    image: CloudImage | None,
+    told: str,
+    world: World,
+    build: Callable[..., ImageManifest],
+    said: io.StringIO,
+) -> None:
+    world.packer_fails = world.packer_crashes = True
+    world.image = image
+    with pytest.raises(BuildError):
+        build(rebuild=True)
+    assert f"warning: {told}\n" in said.getvalue()
 
 
 def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(

@@ -169,6 +169,23 @@ def test_everything_is_found_in_the_order_in_which_it_can_go() -> None:
     assert look() == (EVERYTHING, [])
 
 
+@pytest.mark.parametrize(
+    ("facts", "goes"),
+    [
+        ({}, True),
+        ({"purgeProtectionEnabled": False}, True),
+        # Azure deletes it later, and nobody can purge it before.
+        ({"purgeProtectionEnabled": True}, False),
+        ({"tags": {}}, False),
+    ],
+    ids=str,
+)
+def test_a_deleted_vault_goes_unless_it_is_protected_or_no_builds(facts: dict[str, Any], goes: bool) -> None:
+    vault = {**OWN_VAULT, "properties": {"tags": TAGS, "location": "westeurope", **facts}}
+    found = find_deleted_vaults(Manager(GET_deletedVaults=[(200, {"value": [vault]})]).arm)
+    assert [leftover.kind for leftover in found.leftovers] == [DELETED_VAULT] * goes
+
+
 def test_what_every_build_leaves_is_not_looked_for_after_one(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing: dict[str, list[tuple[int, dict[str, Any]]]] = {name: [(404, {})] for name in ALL}
     manager = Manager(**nothing)

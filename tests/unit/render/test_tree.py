@@ -238,6 +238,15 @@ def test_bare_expressions_are_still_there() -> None:
     assert [found for found in BARE if "{{ " + found + " }}" not in texts] == []
 
 
+@pytest.mark.parametrize("file", [SHIPPED, GOLDEN / "maximal.yaml"])
+def test_a_phase_may_be_started_again_as_long_as_it_may_take(file: Path, decide: Callable[..., Any]) -> None:
+    """By default Packer gives up where WinRM is away later than five minutes after the start of a phase."""
+    decision = decide(file, "aws").decision
+    text = pipeline.render_tree(decision)["build.pkr.hcl"].decode()
+    limits = [f'start_retry_timeout = var.guest.phases["{phase.name}"].timeout' for phase in decision.plan.image.phases]
+    assert re.findall(r"start_retry_timeout = var.*", text) == limits
+
+
 @pytest.mark.parametrize(("file", "private"), [(SHIPPED, 0), (GOLDEN / "maximal.yaml", 2)])
 def test_updates_begin_with_a_restart(file: Path, private: int, decide: Callable[..., Any]) -> None:
     """Windows installs no update while what the base image left waits for a restart."""

@@ -83,6 +83,8 @@ class Images:
             image.ebs_snapshot.add_tags(tags.get("snapshot", {}))
             image.root_device_type = "ebs"
             _change_class(image)
+            disks = moto_call.ec2(region).get_instance(form["InstanceId"]).block_device_mapping.values()
+            image.encrypted = all(moto_call.ec2(region).volumes[disk.volume_id].encrypted for disk in disks)
             self._mark_pending(region, image, self._create_polls)
 
     def after_copy(self, region: str, form: Mapping[str, str], answer: bytes) -> None:

@@ -104,11 +104,11 @@ source "amazon-ebs" "image" {
     iops                  = var.aws.disk_iops
     throughput            = var.aws.disk_mib_s
     delete_on_termination = true
-  }
 
-  # The plugin makes an encrypted image by copying an unencrypted one, which it deregisters afterwards.
-  encrypt_boot = var.aws.encrypted
-  kms_key_id   = var.aws.kms_key
+    # With encrypt_boot, the plugin would first make an image without encryption, and then copy it.
+    encrypted  = var.aws.encrypted
+    kms_key_id = var.aws.kms_key
+  }
 
   # EC2 generates the password, and only the holder of the build's own key pair can read it.
   communicator             = "winrm"

@@ -11,15 +11,17 @@ build {
   }
 
   # The scripts are run by windows-shell, which sends our command as it is. The powershell provisioner would first upload
-  # a file with variables, which no script reads, and that takes 15 messages each time.
+  # a file with variables, which no script reads, and that takes 15 messages each time. Where WinRM is away for a moment,
+  # Packer sends a script again, up to start_retry_timeout after its start, and the engine continues with its phase.
 
   # phase-1: system.
   provisioner "windows-shell" {
-    script           = "${path.root}/guest/start.ps1"
-    remote_path      = var.guest.start_path
-    execute_command  = var.guest.phases["phase-1"].command
-    valid_exit_codes = [0, 3010]
-    timeout          = var.guest.phases["phase-1"].timeout
+    script              = "${path.root}/guest/start.ps1"
+    remote_path         = var.guest.start_path
+    execute_command     = var.guest.phases["phase-1"].command
+    valid_exit_codes    = [0, 3010]
+    start_retry_timeout = var.guest.phases["phase-1"].timeout
+    timeout             = var.guest.phases["phase-1"].timeout
   }
 
   provisioner "windows-restart" {
@@ -28,11 +30,12 @@ build {
 
   # phase-2: containerd, kubernetes, cloudbase-init, release-record.
   provisioner "windows-shell" {
-    script           = "${path.root}/guest/start.ps1"
-    remote_path      = var.guest.start_path
-    execute_command  = var.guest.phases["phase-2"].command
-    valid_exit_codes = [0]
-    timeout          = var.guest.phases["phase-2"].timeout
+    script              = "${path.root}/guest/start.ps1"
+    remote_path         = var.guest.start_path
+    execute_command     = var.guest.phases["phase-2"].command
+    valid_exit_codes    = [0]
+    start_retry_timeout = var.guest.phases["phase-2"].timeout
+    timeout             = var.guest.phases["phase-2"].timeout
   }
 
   # The report: what is really on the machine.
