@@ -208,6 +208,11 @@ class Facts:
     """The option of powershell.exe with which the image's scripts run. Empty if all of them are signed."""
     hot_fixes: tuple[HotFix, ...]
     """Registry values that this Windows release needs for containers."""
+    closed_folders: tuple[str, ...]
+    """The folders of drive C that only SYSTEM and Administrators have access to, with everything in them: those of
+    Linux, and those above the install path."""
+    program_folders: tuple[str, ...]
+    """The other folders with programs of the config (`executables`): only SYSTEM and Administrators can change them."""
     dynamic_ports: Ports
     """The ports that Windows gives to programs which ask for any port."""
     excluded_ports: tuple[ExcludedPorts, ...]

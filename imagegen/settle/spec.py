@@ -27,6 +27,7 @@ from imagegen.settle.facts import (
     Updates,
     Wins,
 )
+from imagegen.settle.folders import settle_folders
 from imagegen.settle.network import settle_kube_proxy, settle_network
 from imagegen.settle.trust import certificate_key, settle_trust
 from imagegen.settle.values import FACTS as FACTS
@@ -122,6 +123,7 @@ def settle(
         *_kubernetes(config),
         *_containerd(config),
         *_docker(config),
+        *settle_folders(config),
         *settle_network(config),
         *settle_kube_proxy(config),
         *_csi_proxy(config),

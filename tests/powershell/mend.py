@@ -25,7 +25,8 @@ class Mend:
     @property
     def row(self) -> str:
         """The row of docs/faults.md or docs/reality.md."""
-        return self.id.partition("-")[0]
+        of_review, _, rest = self.id.partition("-")
+        return f"{of_review}-{rest.partition('-')[0]}" if of_review in ("find", "content", "test") else of_review
 
 
 def find_faults(mend: Mend) -> list[str]:

@@ -81,7 +81,7 @@ SCRIPT = b"Write-Output 1\r\n"
 MARK = r"C:\ProgramData\imagegen\scripts\01-harden.ps1.json"
 TASK: Fields = {"program": EXE, "arguments": r'-File "C:\k\a b.ps1" -List C:\k\l.txt', "every_s": 600, "limit_s": 300}
 FACTS: dict[str, Any] = {
-    "directory": {"exists": True},
+    "directory": {"exists": True, "open": None},
     "file": {"sha256": hashlib.sha256(b"version = 3\n").hexdigest(), "size": 12},
     "archive": {"members": {"a.exe": hashlib.sha256(b"a").hexdigest(), r"sub\b.dll": hashlib.sha256(b"b").hexdigest()}},
     "extract": {"sha256": hashlib.sha256(b"b").hexdigest(), "size": 1},

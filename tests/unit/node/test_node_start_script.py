@@ -63,7 +63,7 @@ def test_the_flags_are_looked_for_once_more_at_the_end(tmp_path: Path, *, are_wr
     for path in (r"C:\var\lib\kubelet\config.yaml", r"C:\etc\kubernetes\bootstrap-kubelet.conf"):
         machine.files.make_folder(path.rpartition("\\")[0])
         machine.files.write(path, b"x")
-    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]))
+    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]), r"C:\k")
     outcome: Outcome | None = None
     end, sleeps = machine.up_s + 20, 0
     while outcome is None:

@@ -365,8 +365,10 @@ def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, 
     [step] = [step for step in steps if step.step.name == "executables"]
     found = [(draft.kind, draft.fields) for draft in step.drafts]
     closed = [*ONLY_SYSTEM_AND_ADMINISTRATORS, {"sid": "S-1-5-32-545", "rights": "read"}]
+    folder = path.rpartition("\\")[0]
     assert found == [
-        ("directory", {"path": path.rpartition("\\")[0]}),
+        ("directory", {"path": folder}),
+        *([("acl", {"path": folder, "entries": closed})] if is_open else []),
         ("file", {"path": path, "artifact": "executable-1"}),
         *([("acl", {"path": path, "entries": closed})] if is_open else []),
     ]
