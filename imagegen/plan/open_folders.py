@@ -131,7 +131,7 @@ def _find_uses(placed: Iterable[Placed], folders: _Folders) -> dict[str, Problem
         if names:
             innermost = max(names, key=len)
             path = folders.made[innermost][0]
-            message = f"this {draft.kind} uses {path}, which every account of the node can change"
+            message = f"this {draft.kind} uses {path}, which every account of the node can change or replace"
             hint = "move it to a closed folder: SYSTEM must not run or read what others can replace"
             found.setdefault(innermost, _problem(item, message, hint))
     return found
