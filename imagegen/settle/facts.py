@@ -239,6 +239,8 @@ class Facts:
     """The schema version of containerd's configuration file."""
     containerd_cni_bin_dirs: bool | None
     """Whether that file can name several folders of CNI plugins."""
+    containerd_scrubs_logs: bool
+    """Whether containerd's log can leave out the environment of containers."""
     docker_least_api: str | None
     """The oldest API version that Docker must answer."""
     cni_files: tuple[CniFile, ...]

@@ -256,6 +256,9 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
     origin = find_origin("containerd", "pins_images", pins["source"])
     yield fact("containerd_pins_images", known, origin)
+    scrubs = table("containerd")["scrubs_logs"]
+    has_option = bool(version) and numbers(version) >= numbers(scrubs["since"])
+    yield fact("containerd_scrubs_logs", has_option, find_origin("containerd", "scrubs_logs", scrubs["source"]))
 
 
 def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:

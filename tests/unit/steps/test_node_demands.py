@@ -355,6 +355,21 @@ def test_cloudbase_inits_settings_and_logs_are_closed(name: str) -> None:
     assert ("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}) in resources()
 
 
+def test_the_api_server_reaches_kubelet() -> None:
+    """It opens connections to the node: a rule for those that the node opens would not admit them."""
+    (rule,) = [fields for kind, fields in resources() if kind == "firewall" and fields["name"] == "kubelet"]
+    assert rule == {
+        **{"name": "kubelet", "display_name": "kubelet API", "port": 10250},
+        **{"direction": "in", "action": "allow", "protocol": "TCP"},
+    }
+
+
+def test_no_node_updates_itself() -> None:
+    """Windows would restart a node with its pods. Each of the two values keeps it from that: 1 is off, 2 only tells."""
+    values = {fields["name"]: fields["data"] for kind, fields in resources() if kind == "registry"}
+    assert (values["NoAutoUpdate"], values["AUOptions"]) == (1, 2)
+
+
 EXECUTABLES: dict[str, Any] = {"executables": [{"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"}]}
 
 
