@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from imagegen.steps.evaluate import Draft, EvaluatedStep
 
 _CLOSE: Final = (
-    "add acl: {path: ..., entries: [{sid: S-1-5-18, rights: full}, {sid: S-1-5-32-544, rights: full}]}, "
-    "or give the directory `open: REASON`"
+    r"make it below C:\Program Files, or add acl: {path: ..., entries: [{sid: S-1-5-18, rights: full}, "
+    "{sid: S-1-5-32-544, rights: full}]}, or give the directory `open: REASON`"
 )
 # directory and acl make folders and close them. command and script run while the image is built: nobody else is on the
 # machine then.
