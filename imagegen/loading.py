@@ -98,12 +98,16 @@ def load(request: ConfigRequest) -> Loaded:
         policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
         has_policy = policy.allowed_hosts or policy.denied_hosts or policy.signatures
-        if has_policy and not any(problem.severity == ERROR for problem in problems):
+        if (has_policy or config.steps_path) and not any(problem.severity == ERROR for problem in problems):
             # Only these rules evaluate the steps: Jinja and the resources take a tenth of the time of `validate`.
             from imagegen.plan.context import evaluate_steps
+            from imagegen.plan.open_folders import find_open_folders
 
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
-            problems += _find_refused_downloads(config, specs, evaluated, read.document)
+            if has_policy:
+                problems += _find_refused_downloads(config, specs, evaluated, read.document)
+            # Most targets have the same.
+            problems += dict.fromkeys(problem for one in evaluated.values() for problem in find_open_folders(one))
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         others = len(problems) - errors

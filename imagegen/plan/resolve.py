@@ -22,7 +22,7 @@ from imagegen.artifacts.lock import Lock
 from imagegen.artifacts.request import host_of
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
-from imagegen.errors import ConfigError, Problem
+from imagegen.errors import ERROR, ConfigError, Problem
 from imagegen.plan.context import (
     artifact_requests,
     components_of,
@@ -42,6 +42,7 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
+from imagegen.plan.open_folders import find_open_folders
 from imagegen.plan.pins import pin_image
 from imagegen.plan.settings import stated_settings
 from imagegen.plan.signatures import find_exempt, find_unchecked, plan_signatures, signature_requests
@@ -256,6 +257,7 @@ def _phases(
     missing = () if problems else _find_missing_paths(placed, stock_paths(provider))
     problems += [
         *find_wrong_restarts(typed),
+        *(problem for problem in find_open_folders(evaluated) if problem.severity == ERROR),
         *missing,
         *_find_duplicates(placed),
     ]

@@ -51,6 +51,8 @@ class Directory(Resource):
     """A folder, and the folders above it."""
 
     path: WindowsPath
+    open: Text | None = None
+    """Why every account of the node may change what is in it. None: an acl closes it, or one of a folder above it."""
 
     def makes(self) -> tuple[str, ...]:
         return (self.path, *(str(parent) for parent in PureWindowsPath(self.path).parents))
@@ -224,7 +226,8 @@ class Entry(Strict):
     """The rights of one account."""
 
     sid: Sid
-    rights: Literal["full", "modify", "read"]
+    rights: Literal["full", "modify", "read", "create"]
+    """`create`: to make files and folders in a folder."""
 
 
 class Acl(Resource):

@@ -208,6 +208,11 @@ class Facts:
     """The option of powershell.exe with which the image's scripts run. Empty if all of them are signed."""
     hot_fixes: tuple[HotFix, ...]
     """Registry values that this Windows release needs for containers."""
+    closed_folders: tuple[str, ...]
+    """The folders of drive C that only SYSTEM and Administrators have access to, with everything in them: those of
+    Linux, and those above the install path."""
+    program_folders: tuple[str, ...]
+    """The other folders with programs of the config (`executables`): only SYSTEM and Administrators can change them."""
     dynamic_ports: Ports
     """The ports that Windows gives to programs which ask for any port."""
     excluded_ports: tuple[ExcludedPorts, ...]
@@ -234,6 +239,8 @@ class Facts:
     """The schema version of containerd's configuration file."""
     containerd_cni_bin_dirs: bool | None
     """Whether that file can name several folders of CNI plugins."""
+    containerd_scrubs_logs: bool
+    """Whether containerd's log can leave out the environment of containers."""
     docker_least_api: str | None
     """The oldest API version that Docker must answer."""
     cni_files: tuple[CniFile, ...]

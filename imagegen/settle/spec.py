@@ -27,6 +27,7 @@ from imagegen.settle.facts import (
     Updates,
     Wins,
 )
+from imagegen.settle.folders import settle_folders
 from imagegen.settle.network import settle_kube_proxy, settle_network
 from imagegen.settle.trust import certificate_key, settle_trust
 from imagegen.settle.values import FACTS as FACTS
@@ -128,6 +129,7 @@ def settle(
         *_kubernetes(config),
         *_containerd(config),
         *_docker(config),
+        *settle_folders(config),
         *settle_network(config),
         *settle_kube_proxy(config),
         *_csi_proxy(config),
@@ -261,6 +263,9 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
     origin = find_origin("containerd", "pins_images", pins["source"])
     yield fact("containerd_pins_images", known, origin)
+    scrubs = table("containerd")["scrubs_logs"]
+    has_option = bool(version) and numbers(version) >= numbers(scrubs["since"])
+    yield fact("containerd_scrubs_logs", has_option, find_origin("containerd", "scrubs_logs", scrubs["source"]))
 
 
 def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:

@@ -102,6 +102,13 @@ def test_sshd_reads_our_configuration_as_the_model_does(read: Callable[[str], st
     assert ("passwordauthentication no" in lines, model.accepts_passwords) == (True, False)
     assert "authorizedkeysfile .ssh/authorized_keys" in lines
     assert model.keys_file("u", administrator=True) == r"C:\Users\u\.ssh\authorized_keys"
+    algorithms = {
+        name: value for name, _, value in (line.partition(" ") for line in lines) if name in ("ciphers", "macs")
+    }
+    assert algorithms.keys() == {"ciphers", "macs"}
+    assert [value for value in algorithms.values() if not value or "chacha20" in value or "-etm@" in value] == []
+    # Microsoft says that CVE-2024-6387 does not affect Windows. Without a limit, connections that never log on stay.
+    assert "logingracetime 120" in lines
     # Each keyword of ours is one that sshd knows by this name.
     own = {line.split()[0].lower() for line in text.splitlines() if line and not line.startswith("#")}
     assert own <= {line.split()[0] for line in lines}

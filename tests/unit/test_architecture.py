@@ -150,6 +150,7 @@ LAZY = {
     ("imagegen.signing.config_files", "imagegen.authenticode.trust"),
     ("imagegen.cli.verbs.samples", "imagegen.signing.own"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
+    ("imagegen.loading", "imagegen.plan.open_folders"),
     ("imagegen.loading", "imagegen.plan.signatures"),
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),

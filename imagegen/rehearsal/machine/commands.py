@@ -36,6 +36,7 @@ _PUBLISHERS: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WINEVT\Pu
 _MANIFESTS: Final = {
     "ccgevents.man": "Microsoft-Windows-Containers-CCG",
     "ccgakvpluginevents.man": "Microsoft-AKSGMSAPlugin",
+    "openssh-events.man": "OpenSSH",
 }
 POWER_PLANS: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes"
 BALANCED: Final = "381b4222-f694-41f0-9685-ff5bb260df2e"
@@ -147,7 +148,9 @@ def _install_manifest(machine: Machine, given: Mapping[str, str]) -> str:
     path = given["path"]
     if not machine.files.is_file(path):
         raise RefusedByWindows(f"Failed to open file {path}. The system cannot find the file specified.")
-    name = ntpath.basename(path).lower()
+    name, program = ntpath.basename(path).lower(), given.get("program")
+    if program and not machine.files.is_file(program):
+        raise RefusedByWindows(f"the events of {name} have no texts: there is no {program}")
     if name not in _MANIFESTS or not machine.files.read(path).startswith(b"a stand-in for "):
         raise UnknownCommandError(f"the rehearsal does not know what {path} holds")
     key = rf"{_PUBLISHERS}\{{{uuid.uuid5(uuid.NAMESPACE_DNS, name)}}}"
@@ -205,7 +208,11 @@ _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
         (rf"int ipv4 show excludedportrange {_PROTOCOL} store=persistent", _show_excluded),
         (rf"int ipv4 add excludedportrange {_PROTOCOL} {_PORTS}", _exclude),
     ),
-    "wevtutil.exe": ((r"ep", _list_publishers), (r"im (?P<path>[^ ]+)", _install_manifest)),
+    "wevtutil.exe": (
+        (r"ep", _list_publishers),
+        (r"im (?P<path>[^ ]+)", _install_manifest),
+        (r"im (?P<path>.+) /rf:(?P<program>.+) /mf:(?P=program)", _install_manifest),
+    ),
     "cmd.exe": (
         (rf"/d /c net\.exe stop {_SERVICE} /y", _stop),
         (

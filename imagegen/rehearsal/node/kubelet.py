@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers, table
 from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.script_policy import find_refusal
@@ -134,7 +135,7 @@ class Kubelet:
             if why := find_refusal(self._machine, script_file):
                 raise KubeletError(f"{script_file} cannot be loaded: {why}")
             script = read_script(self._machine.files.read(script_file), script_file)
-            outcome = yield from run_script(self._machine, script, parameters)
+            outcome = yield from run_script(self._machine, script, parameters, parent(script_file))
             if outcome.message:
                 raise KubeletError(outcome.message)
             self.starts += 1

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.contents import SHIPPED
 from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
-from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, CREATOR_OWNER, SYSTEM, USERS, write
 from imagegen.rehearsal.machine.files import parent
+from imagegen.rehearsal.machine.kinds.acl import make_entry
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "30809ababe147769e015b6cdc0d12430fd2a446afc66665f6f8adb5ce8c0f886"
+SHA256: Final = "f198325f5c07bb1ea75d924c37c7a550a026e93c70518c14e08d07dcb3710ee1"
 _SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
-_RIGHTS: Final = ((SYSTEM, "FullControl"), (ADMINISTRATORS, "FullControl"), (USERS, "Modify"))
+_RIGHTS: Final = (
+    *((SYSTEM, "full"), (ADMINISTRATORS, "full"), (CREATOR_OWNER, "full"), (USERS, "read"), (USERS, "create")),
+)
 _STATE: Final = r"C:\var\lib\kubelet"
 _CONFIGURATIONS: Final = r"C:\etc\cni\net.d"
 _ENDPOINT: Final = "npipe:////./pipe/containerd-containerd"
@@ -63,7 +66,7 @@ def _run(process: Process) -> Ended:
             return Ended(1, f"reset-node: kubeadm.exe ended with {ended.exit_code}: {ended.output}\r\n")
         pods = rf"{_STATE}\pods"
         machine.files.make_folder(pods)
-        write(machine.files, pods, [AccessEntry(sid, right, inherit=True) for sid, right in _RIGHTS], protected=True)
+        write(machine.files, pods, [make_entry(sid, right, is_folder=True) for sid, right in _RIGHTS], protected=True)
         _clear_networks(machine)
     except RefusedByWindows as refusal:
         return Ended(1, f"reset-node: {refusal}\r\n")

@@ -35,7 +35,7 @@ _LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config
 """  # noqa: E501  # the script's own lines
 _COMMENT = re.compile(r"(?m)^ *#.*\n")
 # Read what a changed script does, and follow it below, before you take over its digest.
-_REST_SHA256 = "2d73edb050f6aefd05a9ab6ba3ad8f02ec88f519a9079075abdadfa73ebfb00b"
+_REST_SHA256 = "91061789587f76e830845a4277bcd8e8d9cc25e8e9730835a3c8966a6cff54c7"
 # The script's own times.
 _TURN_S, _KUBEADM_LIMIT_S, _FLAGS_LIMIT_S = 0.2, 60.0, 20.0
 _PARAMETERS = {
@@ -95,8 +95,10 @@ def read_parameters(words: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def run_script(machine: Machine, script: Script, parameters: dict[str, str]) -> Generator[float, None, Outcome]:
-    """Run up to the start of kubelet. Yields the seconds that it sleeps."""
+def run_script(
+    machine: Machine, script: Script, parameters: dict[str, str], folder: str
+) -> Generator[float, None, Outcome]:
+    """Run up to the start of kubelet. Yields the seconds that it sleeps. `folder` is that of the script."""
     files, state, config = machine.files, parameters["statefolder"], parameters["configfolder"]
     config_file, flags_file = rf"{state}\config.yaml", rf"{state}\kubeadm-flags.env"
     if script.waits_for_kubeadm:
@@ -120,6 +122,7 @@ def run_script(machine: Machine, script: Script, parameters: dict[str, str]) -> 
         "--cgroups-per-qos=false",
         "--enforce-node-allocatable=",
         "--resolv-conf=",
+        rf"--volume-plugin-dir={folder}\volumeplugins",
         *_image_arguments(machine, parameters["argumentsfile"]),
         *(_kubeadm_arguments(machine, flags_file) if script.reads_flags else ()),
     )

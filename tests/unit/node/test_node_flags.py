@@ -101,7 +101,7 @@ def run(root: Path, flags: bytes, script: bytes = SCRIPT) -> tuple[str, ...]:
     machine.files.make_folder(r"C:\var\lib\kubelet")
     machine.files.write(r"C:\var\lib\kubelet\config.yaml", b"{}")
     machine.files.write(r"C:\var\lib\kubelet\kubeadm-flags.env", flags)
-    steps = run_script(machine, read_script(script, "start-kubelet.ps1"), read_parameters([]))
+    steps = run_script(machine, read_script(script, "start-kubelet.ps1"), read_parameters([]), r"C:\k")
     try:
         while True:
             next(steps)

@@ -63,7 +63,7 @@ def test_the_flags_are_looked_for_once_more_at_the_end(tmp_path: Path, *, are_wr
     for path in (r"C:\var\lib\kubelet\config.yaml", r"C:\etc\kubernetes\bootstrap-kubelet.conf"):
         machine.files.make_folder(path.rpartition("\\")[0])
         machine.files.write(path, b"x")
-    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]))
+    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]), r"C:\k")
     outcome: Outcome | None = None
     end, sleeps = machine.up_s + 20, 0
     while outcome is None:
@@ -78,3 +78,15 @@ def test_the_flags_are_looked_for_once_more_at_the_end(tmp_path: Path, *, are_wr
             machine.up_s += seconds
     assert sleeps == 1
     assert ("--v=2" in outcome.arguments) == are_written
+
+
+def test_kubelet_runs_plugins_of_its_closed_folder_only(tmp_path: Path) -> None:
+    r"""Its default from 1.30 on is below C:\usr, and it makes that folder with the rights of the drive."""
+    machine = make_machine(tmp_path, "1.36.2")
+    machine.files.make_folder(r"C:\var\lib\kubelet")
+    machine.files.write(r"C:\var\lib\kubelet\config.yaml", b"x")
+    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]), r"D:\own")
+    with pytest.raises(StopIteration) as ended:
+        next(script)
+    assert r"--volume-plugin-dir=D:\own\volumeplugins" in ended.value.value.arguments
+    assert rb'"--volume-plugin-dir=$PSScriptRoot\volumeplugins"' in SCRIPT

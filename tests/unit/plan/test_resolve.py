@@ -76,7 +76,7 @@ def test_a_bundle_holds_the_engine_and_the_kinds_of_its_plan(decided: Any) -> No
     fewer = tuple(step for step in decided.target.steps if step.step.name == "system")
     bundle = resolve(decided.loaded.specs["aws"], decided.lock, fewer, guest, {}, {}).bundle
     assert {path for path in bundle if path.startswith("kinds/")} == {
-        f"kinds/{kind}.ps1" for kind in ("command", "feature", "registry", "service")
+        f"kinds/{kind}.ps1" for kind in ("acl", "command", "directory", "feature", "registry", "service")
     }
     assert {path for path in guest if "/" not in path} == {path for path in bundle if "/" not in path}
 

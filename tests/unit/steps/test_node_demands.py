@@ -355,6 +355,21 @@ def test_cloudbase_inits_settings_and_logs_are_closed(name: str) -> None:
     assert ("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}) in resources()
 
 
+def test_the_api_server_reaches_kubelet() -> None:
+    """It opens connections to the node: a rule for those that the node opens would not admit them."""
+    (rule,) = [fields for kind, fields in resources() if kind == "firewall" and fields["name"] == "kubelet"]
+    assert rule == {
+        **{"name": "kubelet", "display_name": "kubelet API", "port": 10250},
+        **{"direction": "in", "action": "allow", "protocol": "TCP"},
+    }
+
+
+def test_no_node_updates_itself() -> None:
+    """Windows would restart a node with its pods. Each of the two values keeps it from that: 1 is off, 2 only tells."""
+    values = {fields["name"]: fields["data"] for kind, fields in resources() if kind == "registry"}
+    assert (values["NoAutoUpdate"], values["AUOptions"]) == (1, 2)
+
+
 EXECUTABLES: dict[str, Any] = {"executables": [{"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"}]}
 
 
@@ -365,8 +380,10 @@ def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, 
     [step] = [step for step in steps if step.step.name == "executables"]
     found = [(draft.kind, draft.fields) for draft in step.drafts]
     closed = [*ONLY_SYSTEM_AND_ADMINISTRATORS, {"sid": "S-1-5-32-545", "rights": "read"}]
+    folder = path.rpartition("\\")[0]
     assert found == [
-        ("directory", {"path": path.rpartition("\\")[0]}),
+        ("directory", {"path": folder}),
+        *([("acl", {"path": folder, "entries": closed})] if is_open else []),
         ("file", {"path": path, "artifact": "executable-1"}),
         *([("acl", {"path": path, "entries": closed})] if is_open else []),
     ]

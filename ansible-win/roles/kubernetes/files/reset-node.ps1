@@ -31,9 +31,9 @@ try {
         foreach ($path in [System.IO.Directory]::GetFileSystemEntries($kept)) { Move-Item -LiteralPath $path -Destination $state }
         [System.IO.Directory]::Delete($kept)
     }
-    # Pods mount volumes from here as Users. kubelet would make a folder that is closed to them.
+    # Pods mount volumes from here as Users, who may read and create, and change what they created. kubelet would make a folder that is closed to them.
     $null = [System.IO.Directory]::CreateDirectory("$state\pods")
-    $rights = '*S-1-5-18:(OI)(CI)F', '*S-1-5-32-544:(OI)(CI)F', '*S-1-5-32-545:(OI)(CI)M'
+    $rights = '*S-1-5-18:(OI)(CI)F', '*S-1-5-32-544:(OI)(CI)F', '*S-1-3-0:(OI)(CI)(IO)F', '*S-1-5-32-545:(OI)(CI)RX', '/grant', '*S-1-5-32-545:(CI)(WD,AD)'
     $null = Invoke-Native -FilePath (Get-SystemTool -Name 'icacls.exe') -ArgumentList (@("$state\pods", '/inheritance:r', '/grant:r') + $rights)
     # kubeadm leaves the configuration and the networks of pods. Last, because the node has no connection while its bridge is removed.
     # HNS may answer with nothing. Without -ErrorAction, a refusal would not end this script where another one calls it: the cmdlets are functions of a module.

@@ -66,6 +66,8 @@ $arguments = @(
     '--windows-service', "--cert-dir=$StateFolder\pki", "--config=$StateFolder\config.yaml"
     "--bootstrap-kubeconfig=$ConfigFolder\bootstrap-kubelet.conf", "--kubeconfig=$ConfigFolder\kubelet.conf"
     "--container-runtime-endpoint=$RuntimeEndpoint", '--cgroups-per-qos=false', '--enforce-node-allocatable=', '--resolv-conf='
+    # kubelet runs the programs in this folder as SYSTEM: its default, below C:\usr, need not be closed. It makes the folder itself.
+    "--volume-plugin-dir=$PSScriptRoot\volumeplugins"
 ) + @($configured | Where-Object -FilterScript { $_ -ne '' }) + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")
 $line = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '
 $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $Kubelet, $line
