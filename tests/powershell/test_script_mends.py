@@ -31,14 +31,15 @@ PUT_BACK = (
     "Copy-Item -LiteralPath $path -Destination $state -Recurse -Force }"
 )
 RETIRE_COPIES = '[System.IO.Directory]::Move($kept, "${kept}.new")'
-CLEAR_FILES = "foreach ($file in [System.IO.Directory]::GetFiles($place[0], $place[1])) { Clear-Tree -Path $file }"
-CLEAR_ADDRESSES = (
-    'foreach ($path in "$PSScriptRoot\\pod-network.json", '
-    "'C:\\run\\flannel\\subnet.env', 'C:\\var\\lib\\cni\\networks') { Clear-Tree -Path $path }"
+ADDRESSES = (
+    "$left = @(\"$PSScriptRoot\\pod-network.json\", 'C:\\run\\flannel\\subnet.env', 'C:\\var\\lib\\cni\\networks')"
 )
+PLUGINS_FILES = (
+    'if ([System.IO.File]::Exists("$PSScriptRoot\\cni\\state.txt")) { $left += [System.IO.File]::ReadAllLines('
+)
+CLEAR_FILES = "foreach ($path in $left) { Clear-Tree -Path $path }"
 REMOVE_LISTS = "foreach ($one in @(Invoke-Hns -Method GET -Path '/policylists/')) { $null = Invoke-Hns -Method DELETE"
 REMOVE_NETWORKS = "foreach ($one in @(Invoke-Hns -Method GET -Path '/networks/')) { if ($one.Type -in"
-AZURES_FILES = "@('C:\\k', 'azure-vnet*.json*'), @((Get-SystemTool -Name ''), 'azure-vnet*.json*')) {"
 CALL_HNS = "$code = [Imagegen.Hns]::HNSCall($Method, $Path, $Request, [ref]$response)"
 NO_ANSWER = "if (-not $response) { throw ('HNS refused {0} {1}: 0x{2:x8}' -f $Method, $Path, $code) }"
 SET_NORMAL = "[System.IO.File]::SetAttributes("
@@ -96,9 +97,9 @@ MENDS = (
     Mend(
         "Q2-nothing-of-the-old-networks-is-left",
         RESET_NODE,
-        (in_order(AZURES_FILES, CLEAR_ADDRESSES, REMOVE_LISTS, REMOVE_NETWORKS),),
+        (in_order(ADDRESSES, PLUGINS_FILES, CLEAR_FILES, REMOVE_LISTS, REMOVE_NETWORKS),),
         (
-            (AZURES_FILES, "@('C:\\k', '*')) {"),
+            (PLUGINS_FILES, PLUGINS_FILES.replace("$left +=", "$null =")),
             ("'C:\\run\\flannel\\subnet.env', ", ""),
             (REMOVE_LISTS, REMOVE_LISTS.replace("DELETE", "GET")),
         ),
@@ -125,7 +126,12 @@ MENDS = (
         "Q6-a-read-only-configuration-is-deleted",
         RESET_NODE,
         (in_order(CLEAR_FILES),),
-        ((CLEAR_FILES, CLEAR_FILES.replace("Clear-Tree -Path $file", "[System.IO.File]::Delete($file)")),),
+        (
+            (
+                CLEAR_FILES,
+                CLEAR_FILES.replace("Clear-Tree -Path", "[System.IO.File]::Delete").replace("$path }", "($path) }"),
+            ),
+        ),
     ),
     Mend(
         "Q6-a-read-only-configuration-is-replaced",

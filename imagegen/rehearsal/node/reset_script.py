@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "686fd3e32503389e01f52499d79d1af29cea9529d4b061719ff374d2bf4a54db"
+SHA256: Final = "bb15790714567ad07d6c92aba5e3db3c1d081152a4d67a18a7db4ef0b19df9b6"
 _SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
@@ -109,7 +109,9 @@ def _reset(process: Process, endpoint: str) -> Ended:
 
 def _clear_networks(machine: Machine, folder: str) -> None:
     names = machine.files.names(_CONFIGURATIONS) if machine.files.is_folder(_CONFIGURATIONS) else []
-    for path in (*(rf"{_CONFIGURATIONS}\{name}" for name in names), rf"{folder}\pod-network.json", _SUBNET):
+    listed = rf"{folder}\cni\state.txt"
+    state = machine.files.read(listed).decode().splitlines() if machine.files.is_file(listed) else []
+    for path in (*(rf"{_CONFIGURATIONS}\{name}" for name in names), *state, rf"{folder}\pod-network.json", _SUBNET):
         if machine.files.is_file(path):
             machine.files.remove(path)
     if machine.files.is_folder(_ADDRESSES):

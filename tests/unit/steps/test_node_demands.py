@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen import contents
-from imagegen.catalog.facts import table
+from imagegen.catalog.facts import catalogue_text, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.own_files import OwnFile
 from imagegen.documents.yaml import Document, dotted
@@ -99,6 +100,15 @@ def test_no_log_runner_rotates_a_log(kubernetes: str) -> None:
     by_runner = [command for command in commands if "kube-log-runner.exe --log-file=" in command]
     assert len(by_runner) == 2
     assert [command for command in by_runner if "--log-file-" in command] == []
+
+
+def test_a_reset_knows_the_files_of_azures_plugin() -> None:
+    """They name networks of HNS by ids, which are gone after a reset."""
+    drafts = drafts_on("azure", cni={"plugin": "azure", "version": "1.6.21"})
+    assert [draft for draft in drafts if draft.fields.get("path") == r"C:\k\cni\state.txt"]
+    listed = catalogue_text("cni-state.txt").splitlines()
+    assert {rf"{folder}\azure-vnet.json" for folder in (r"C:\k", r"C:\Windows\System32")} < {*listed}
+    assert [path for path in listed if not re.fullmatch(r"C:\\[^*?]+\\azure-vnet[a-z0-9-]*\.json(\.lock)?", path)] == []
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])

@@ -50,11 +50,11 @@ try {
         [System.IO.Directory]::Move($kept, "${kept}.new")
         Clear-Tree -Path "${kept}.new"
     }
-    # kubeadm leaves what the networks of pods have: configurations, addresses that were given away, and Azure's plugin its networks by their ids.
-    foreach ($place in @('C:\etc\cni\net.d', '*'), @('C:\k', 'azure-vnet*.json*'), @((Get-SystemTool -Name ''), 'azure-vnet*.json*')) {
-        if ([System.IO.Directory]::Exists($place[0])) { foreach ($file in [System.IO.Directory]::GetFiles($place[0], $place[1])) { Clear-Tree -Path $file } }
-    }
-    foreach ($path in "$PSScriptRoot\pod-network.json", 'C:\run\flannel\subnet.env', 'C:\var\lib\cni\networks') { Clear-Tree -Path $path }
+    # kubeadm leaves what the networks of pods have: configurations, addresses that were given away, and the files of a plugin, which state.txt lists if there are any.
+    $left = @("$PSScriptRoot\pod-network.json", 'C:\run\flannel\subnet.env', 'C:\var\lib\cni\networks')
+    if ([System.IO.Directory]::Exists('C:\etc\cni\net.d')) { $left += [System.IO.Directory]::GetFiles('C:\etc\cni\net.d') }
+    if ([System.IO.File]::Exists("$PSScriptRoot\cni\state.txt")) { $left += [System.IO.File]::ReadAllLines("$PSScriptRoot\cni\state.txt") }
+    foreach ($path in $left) { Clear-Tree -Path $path }
     # kube-proxy's lists first, because they name endpoints in the networks. Last of all, because the node has no connection while its bridge is removed.
     foreach ($one in @(Invoke-Hns -Method GET -Path '/policylists/')) { $null = Invoke-Hns -Method DELETE -Path "/policylists/$($one.ID)" }
     foreach ($one in @(Invoke-Hns -Method GET -Path '/networks/')) { if ($one.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay') { $null = Invoke-Hns -Method DELETE -Path "/networks/$($one.ID)" } }
