@@ -307,8 +307,8 @@ class Task(Resource):
     name: Name
     program: WindowsPath
     arguments: CommandLine
-    every_s: Annotated[int, pydantic.Field(ge=60, le=86400)]
-    """Windows accepts no shorter time than a minute."""
+    every_s: Annotated[int, pydantic.Field(ge=60, le=86400)] | None = None
+    """Windows accepts no shorter time than a minute. None: at each start of Windows."""
     limit_s: Seconds
 
     def needs(self) -> tuple[str, ...]:

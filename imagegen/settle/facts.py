@@ -227,8 +227,6 @@ class Facts:
     """Whether kubeadm gives the paths of kubelet's configuration a drive."""
     kube_log_runner: str
     """The Kubernetes release whose kube-log-runner writes kubelet's log."""
-    kubelet_log_rotates: bool
-    """Whether kube-log-runner can rotate kubelet's log."""
     nssm: str
     """The version of nssm that can run kubelet."""
     debug_tools: str
@@ -282,6 +280,8 @@ class Facts:
     """The configuration of the agent on the cloud's base images."""
     restricted_address: RestrictedAddress | None
     """The address of the cloud that containers must not use."""
+    link_local_routes: tuple[str, ...]
+    """The addresses of the cloud to which a node's adapter has routes of its own."""
     wins: Wins | None
     """How this version of wins reads its list of programs, and the programs of the default policy."""
     gmsa_plugin: str | None

@@ -138,6 +138,7 @@ def settle(
         *_ssh(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
+        _link_local_routes(settings.provider),
         *settle_trust(config, document, roots),
     )
     values = {value.path: value for value in found}
@@ -238,7 +239,6 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
         config.kubernetes.version if runs else row["instead"],
         find_origin("kubernetes", f"since {row['minor']}", row["source"]),
     )
-    yield _since("kubelet_log_rotates", config, "log_rotation")
     nssm = table("kubernetes")["nssm"]
     origin = find_origin("kubernetes", "nssm", nssm["source"])
     yield fact("nssm", nssm["version"], origin)
@@ -368,6 +368,12 @@ def _restricted_address(config: ImageConfig, settings: TargetSettings) -> Catalo
     found = row and RestrictedAddress(row["address"], tuple(row["ports"]), row["group"], row["rule"], members)
     origin = find_origin("machines", settings.provider, row["source"] if row else None)
     return fact("restricted_address", found, origin)
+
+
+def _link_local_routes(provider: str) -> CatalogueValue:
+    row = table("machines").get("link_local_routes", {}).get(provider)
+    origin = find_origin("machines", provider, row["source"] if row else None)
+    return fact("link_local_routes", tuple(row["addresses"]) if row else (), origin)
 
 
 def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:

@@ -112,10 +112,16 @@ MENDS = (
         "P4-a-read-only-file-is-replaced",
         COMMON,
         (
-            in_order(w.TARGET_WRITABLE, "Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),
+            in_order(w.TARGET_WRITABLE, "[System.IO.File]::Delete($To)", within="Move-IntoPlace"),
+            in_order("Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),
             in_order(w.STALE_WRITABLE, w.COPY, w.COPY_WRITABLE, "$found = Get-Digest -Path $new"),
         ),
-        ((f"            {w.TARGET_WRITABLE}\n", ""), (f"        {w.STALE_WRITABLE}\n", ""), (w.COPY_WRITABLE, "")),
+        (
+            (f"        {w.TARGET_WRITABLE}\n", ""),
+            ("try { Move-IntoPlace -From $new -To $To }", "try { [System.IO.File]::Move($new, $To) }"),
+            (f"        {w.STALE_WRITABLE}\n", ""),
+            (w.COPY_WRITABLE, ""),
+        ),
     ),
     Mend(
         "P4-nothing-half-done-is-left",

@@ -193,6 +193,13 @@ def _need_network(machine: Machine, given: Mapping[str, str]) -> str:
     return ""
 
 
+def _keep_routes(machine: Machine, given: Mapping[str, str]) -> str:
+    """The adapter of the model keeps its routes."""
+    if not machine.files.is_file(given["route"]):
+        raise RefusedByWindows(f"'{given['route']}' is not recognized as an internal or external command")
+    return ""
+
+
 _PROTOCOL: Final = rf"protocol=(?P<protocol>{'|'.join(PROTOCOLS)})"
 _PORTS: Final = r"startport=(?P<start>[0-9]{1,5}) numberofports=(?P<count>[0-9]{1,5}) store=persistent"
 _GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
@@ -223,6 +230,11 @@ _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
             r"/d /s /c (?P<program>\S.*\\docker\.exe) network inspect (?P<network>[a-z]+) \|\| "
             r"(?P=program) network create -d nat (?P=network)",
             _need_network,
+        ),
+        (
+            r"/d /c for %a in \([0-9. ]+\) do \((?P<route>\S+\\route\.exe) -4 print %a \| \S+\\find\.exe %a "
+            r"\|\| (?P=route) add %a mask 255\.255\.255\.255 0\.0\.0\.0\)",
+            _keep_routes,
         ),
     ),
     "sc.exe": (

@@ -98,7 +98,7 @@ TOOLS = (
     "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
     "defrag.exe", "dism.exe", "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe",
     "wevtutil.exe", r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys",
-    r"drivers\afd.sys",
+    r"drivers\afd.sys", "route.exe", "find.exe",
 )  # fmt: skip
 PATH = (
     r"%SystemRoot%\system32;%SystemRoot%;%SystemRoot%\System32\Wbem;%SYSTEMROOT%\System32\WindowsPowerShell\v1.0\;"

@@ -20,6 +20,7 @@ from imagegen.rehearsal.node.client import ApiError
 from imagegen.rehearsal.node.facts import SERVICE, read_version
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import check_kubelet, last_values, parse_arguments
+from imagegen.rehearsal.node.node_module import need_module
 from imagegen.rehearsal.node.pod_network import find_unready
 from imagegen.rehearsal.node.registration import Registration, node_name
 from imagegen.rehearsal.node.start_script import read_parameters, read_script, run_script
@@ -135,6 +136,10 @@ class Kubelet:
             if why := find_refusal(self._machine, script_file):
                 raise KubeletError(f"{script_file} cannot be loaded: {why}")
             script = read_script(self._machine.files.read(script_file), script_file)
+            try:
+                need_module(self._machine, script_file)
+            except RefusedByWindows as refusal:
+                raise KubeletError(f"start-kubelet: {refusal}") from refusal
             outcome = yield from run_script(self._machine, script, parameters, parent(script_file))
             if outcome.message:
                 raise KubeletError(outcome.message)

@@ -122,7 +122,7 @@ def test_the_script_reads_what_kubeadm_writes(tmp_path: Path, minor: str) -> Non
 
 
 def test_a_script_that_does_not_read_the_flags_starts_kubelet_without_them(tmp_path: Path) -> None:
-    part = rb' + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")'
+    part = b" + @(Read-KubeadmArgument -Path $flags)"
     assert part in SCRIPT
     found = run(tmp_path, b'KUBELET_KUBEADM_ARGS="--hostname-override=a"\n', SCRIPT.replace(part, b""))
     assert not [word for word in found if word.startswith("--hostname-override")]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen import contents
+from imagegen.catalog.facts import catalogue_text, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.own_files import OwnFile
 from imagegen.documents.yaml import Document, dotted
@@ -19,7 +21,7 @@ from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
-    from imagegen.steps.evaluate import EvaluatedStep
+    from imagegen.steps.evaluate import Draft, EvaluatedStep
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 ONLY_SYSTEM_AND_ADMINISTRATORS = [
@@ -54,6 +56,22 @@ def evaluated(
     return evaluate_steps(settle(config, Document("config.yaml", {}, {}), "aws", files), STEPS)
 
 
+def drafts_on(cloud: str, **asked: Any) -> list[Draft]:  # noqa: ANN401 - any section
+    """The resources of a node on this cloud."""
+    gallery = {"resource_group": "i", "name": "i", "definition": "windows"}
+    target = {"region": "us-east-1"} if cloud == "aws" else {"location": "westeurope", "gallery": gallery}
+    found = {
+        "name": "node",
+        "windows": {"release": "2022"},
+        "kubernetes": {"version": "1.34.0"},
+        "runtime": {"containerd": {"version": "2.3.4"}},
+        "targets": {cloud: target},
+        **asked,
+    }
+    spec = settle(ImageConfig.model_validate(found), Document("config.yaml", {}, {}), cloud, {})
+    return [draft for step in evaluate_steps(spec, STEPS) for draft in step.drafts]
+
+
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -73,13 +91,66 @@ def test_kubeadm_before_1_31_does_not_run_as_local_system(kubernetes: str, argum
     assert package["arguments"] == arguments
 
 
-@pytest.mark.parametrize(("kubernetes", "rotates"), [("1.33.13", False), ("1.34.0", True), ("1.36.2", True)])
-def test_kubelets_log_is_rotated_by_the_log_runner_that_can(kubernetes: str, rotates: bool) -> None:
-    """An older log runner ends with 2 at a flag that it does not know, and kubelet would not start."""
-    services = {fields["name"]: fields for kind, fields in resources(kubernetes) if kind == "service"}
-    command = services["kubelet"]["command"]
-    assert ("--log-file-size=100Mi --log-file-age=168h" in command) is rotates
-    assert ("--log-file-" in command) is rotates
+@pytest.mark.parametrize("kubernetes", ["1.33.13", "1.34.0", "1.36.2"])
+def test_no_log_runner_rotates_a_log(kubernetes: str) -> None:
+    """It renames the log, which Windows refuses while a Go program reads it. Then it writes no more. An older log
+    runner ends with 2 at the flag."""
+    drafts = [draft for step in evaluated(kubernetes, "2.3.4", kube_proxy="service") for draft in step.drafts]
+    commands = [draft.fields.get("command", "") for draft in drafts if draft.kind == "service"]
+    by_runner = [command for command in commands if "kube-log-runner.exe --log-file=" in command]
+    assert len(by_runner) == 2
+    assert [command for command in by_runner if "--log-file-" in command] == []
+
+
+def test_a_reset_knows_the_files_of_azures_plugin() -> None:
+    """They name networks of HNS by ids, which are gone after a reset."""
+    drafts = drafts_on("azure", cni={"plugin": "azure", "version": "1.6.21"})
+    assert [draft for draft in drafts if draft.fields.get("path") == r"C:\k\cni\state.txt"]
+    listed = catalogue_text("cni-state.txt").splitlines()
+    assert {rf"{folder}\azure-vnet.json" for folder in (r"C:\k", r"C:\Windows\System32")} < {*listed}
+    assert [path for path in listed if not re.fullmatch(r"C:\\[^*?]+\\azure-vnet[a-z0-9-]*\.json(\.lock)?", path)] == []
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_routes_to_addresses_of_the_cloud_are_added_again(cloud: str) -> None:
+    """The adapter had them, and a network of pods replaces it. On Azure the default route leads to these addresses."""
+    found = {draft.fields["name"]: draft.fields for draft in drafts_on(cloud) if draft.kind == "task"}
+    addresses = table("machines")["link_local_routes"]["aws"]["addresses"]
+    system32 = r"C:\Windows\System32"
+    assert "169.254.169.254" in addresses
+    assert found.get("imagegen-link-local-routes") == (
+        {
+            "name": "imagegen-link-local-routes",
+            "program": rf"{system32}\cmd.exe",
+            "arguments": rf"/d /c for %a in ({' '.join(addresses)}) do ({system32}\route.exe -4 print %a | "
+            rf'{system32}\find.exe "%a" || {system32}\route.exe add %a mask 255.255.255.255 0.0.0.0)',
+            "every_s": 60,
+            "limit_s": 60,
+        }
+        if cloud == "aws"
+        else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("cni", "is_restored"),
+    [
+        ({"plugin": "win-bridge"}, True),
+        ({"plugin": "win-overlay"}, True),
+        ({"plugin": "flannel"}, False),
+        ({"plugin": "none"}, False),
+    ],
+    ids=lambda value: value["plugin"] if isinstance(value, dict) else "",
+)
+def test_a_network_of_the_script_is_made_again_at_each_start(cni: dict[str, Any], *, is_restored: bool) -> None:
+    """flanneld makes its own."""
+    drafts = drafts_on("aws", cni=cni)
+    has_network = any(str(draft.fields.get("path")).endswith(r"\network.json") for draft in drafts)
+    found = [draft.fields for draft in drafts if draft.fields.get("name") == "imagegen-pod-network"]
+    assert has_network is is_restored
+    assert [(fields["arguments"].partition("-File ")[2], "every_s" in fields) for fields in found] == (
+        [(r"C:\k\set-pod-network.ps1 -Restore", False)] if is_restored else []
+    )
 
 
 @pytest.mark.parametrize("containerd", ["1.4.13", "1.6.36", "2.3.4"])

@@ -394,7 +394,7 @@ def test_kubelets_command_names_everything() -> None:
         if item.step.name == "kubernetes"
     }
     plain = (
-        r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log --log-file-size=100Mi --log-file-age=168h"
+        r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log"
         r" C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive"
         r" -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe"
         r" -StateFolder C:\var\lib\kubelet -ConfigFolder C:\etc\kubernetes"
