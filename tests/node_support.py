@@ -45,8 +45,8 @@ def make_machine(root: Path, version: str, *, script: bytes = SCRIPT) -> Machine
     for program in ("kubelet", "kubeadm", "kube-log-runner"):
         write_program(machine, program, version)
     files.write(r"C:\k\start-kubelet.ps1", script)
-    if not _writes_drives(version):
-        files.write(ARGUMENTS, b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n")
+    authority = b"" if _writes_drives(version) else b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n"
+    files.write(ARGUMENTS, authority)
     files.write(r"C:\containerd\containerd.exe", b"MZ")
     path = machine.registry.text(ENVIRONMENT, "Path")
     machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", rf"{path};C:\k"))
@@ -79,8 +79,8 @@ def kubelet_command(version: str) -> str:
         r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log"
         + (" --log-file-size=100Mi --log-file-age=168h " if rotates else " ")
         + r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive"
-        r" -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe -StateFolder C:\var\lib\kubelet"
-        r" -ConfigFolder C:\etc\kubernetes" + ("" if _writes_drives(version) else f" -ArgumentsFile {ARGUMENTS}")
+        r" -ExecutionPolicy Bypass -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe"
+        rf" -StateFolder C:\var\lib\kubelet -ConfigFolder C:\etc\kubernetes -ArgumentsFile {ARGUMENTS}"
     )
 
 

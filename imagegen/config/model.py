@@ -216,6 +216,12 @@ class ImageConfig(Strict):
         "the pod network replaces kube-proxy.",
         examples=["none"],
     )
+    kube_proxy_health_checks: bool = pydantic.Field(
+        default=False,
+        description="Open the ports at which load balancers ask kube-proxy about the node: TCP 10256, and the node "
+        "ports, for services with `externalTrafficPolicy: Local`. With `kube_proxy: service` they are always open.",
+        examples=[True],
+    )
     cloudbase_init: CloudbaseInit = pydantic.Field(
         description="cloudbase-init, which sets up the machine at its first boot.",
         default_factory=CloudbaseInit.model_construct,
