@@ -250,7 +250,8 @@ class ImageConfig(Strict):
     executables: list[Executable] = pydantic.Field(default=[], description="Programs of your own.")
     debug_tools: bool = pydantic.Field(
         default=False,
-        description="Put Microsoft's scripts for network problems of Windows nodes into C:\\k\\debug. Default: none.",
+        description="Put scripts for problems of Windows nodes into C:\\k\\debug: Microsoft's for the network, and "
+        "sig-windows' checks of a node. Default: none.",
         examples=[True],
     )
     scripts: list[AskedScript] = pydantic.Field(

@@ -230,6 +230,8 @@ class Facts:
     """The version of nssm that can run kubelet."""
     debug_tools: str
     """The commit of Microsoft's scripts for the network of nodes."""
+    node_checks: str
+    """The commit of sig-windows' checks of a node."""
     credential_provider_api: CredentialProviderApi | None
     """The API versions of kubelet's credential providers."""
     containerd_config_version: int | None

@@ -241,6 +241,8 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield fact("nssm", nssm["version"], origin)
     scripts = table("debug-tools")
     yield fact("debug_tools", scripts["commit"], find_origin("debug-tools", "commit", scripts["source"]["commit"]))
+    origin = find_origin("debug-tools", "checks_commit", scripts["source"]["checks_commit"])
+    yield fact("node_checks", scripts["checks_commit"], origin)
     version = numbers(config.kubernetes.version)
     rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
     api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None

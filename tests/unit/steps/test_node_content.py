@@ -94,7 +94,7 @@ def plugin(target: str, **cni: Any) -> dict[str, Any]:  # noqa: ANN401 - any val
         ({"plugin": "win-bridge"}, "aws", ("loopbackDSR",)),
         ({"plugin": "win-overlay"}, "aws", ("loopbackDSR",)),
     ],
-    ids=lambda value: value["plugin"] if isinstance(value, dict) else None,
+    ids=["azure", "calico", "ovn-kubernetes", "flannel", "win-bridge", "win-overlay"],
 )
 def test_a_pod_reaches_itself_through_its_service(cni: dict[str, Any], target: str, path: tuple[str, ...]) -> None:
     """kube-proxy has direct server return: without the key of its plugin, Windows drops these packets."""

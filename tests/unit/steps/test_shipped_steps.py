@@ -230,6 +230,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "wincni_url": ["wincni"],
         "wins_url": ["wins"],
         "gmsa_keyvault_url": ["gmsa-plugin"],
+        "debug_windows_node_url": ["DebugWindowsNode-ps1"],
         "debug_tools_base_url": [
             *[
                 "VFP-psm1",
