@@ -225,12 +225,16 @@ class Facts:
     """Whether kubeadm can run as LocalSystem."""
     kubeadm_writes_drives: bool
     """Whether kubeadm gives the paths of kubelet's configuration a drive."""
+    kubelet_has_priority_class: bool
+    """Whether kubelet has the flag for the priority of its process."""
     kube_log_runner: str
     """The Kubernetes release whose kube-log-runner writes kubelet's log."""
     nssm: str
     """The version of nssm that can run kubelet."""
     debug_tools: str
     """The commit of Microsoft's scripts for the network of nodes."""
+    node_checks: str
+    """The commit of sig-windows' checks of a node."""
     credential_provider_api: CredentialProviderApi | None
     """The API versions of kubelet's credential providers."""
     containerd_config_version: int | None
@@ -262,6 +266,8 @@ class Facts:
     """The commit of microsoft/SDN that has wincni."""
     flannel_plugin: str | None
     """The version of flannel's network plugin."""
+    overlay_port: int | None
+    """The UDP port of the pod network, if it is an overlay."""
     pod_network: str | None
     """The name of the pod network in Windows' network service (HNS)."""
     kube_proxy_gates: tuple[str, ...]

@@ -175,11 +175,16 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
     release, settings = config.windows.release, config.targets.named()[target]
     row: JsonObject = table("windows")["releases"].get(release, {})
     rows: list[JsonObject] = row.get("hot_fixes", [])
-    fixes = tuple(HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows)
+    fixes = {(fix["key"], fix["name"]): HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows}
+    for name in config.windows.fixes:
+        for fix in table("windows")["fix_sets"][name]["releases"].get(release, []):
+            # What the release itself needs stays: a set may have an older opinion.
+            made = HotFix(fix["key"], fix["name"], fix["data"], f"of the set {name}, since the update {fix['since']}")
+            fixes.setdefault((fix["key"], fix["name"]), made)
     origin = find_origin("windows", release, row.get("source"))
     yield fact("windows_build", row.get("build"), origin)
     origin = find_origin("windows", release, rows[0]["source"] if rows else None)
-    yield fact("hot_fixes", fixes, origin)
+    yield fact("hot_fixes", tuple(fixes.values()), origin)
     image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(settings.provider, {})
     if "sku" in image:
         named = {"offer": image["offer"], "sku": image["sku"][str(getattr(settings, "generation", "2"))]}
@@ -232,6 +237,7 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield fact("crictl", row.get("crictl"), origin)
     yield _since("kubeadm_joins_as_system", config, "joins_as_system")
     yield _since("kubeadm_writes_drives", config, "kubeadm_writes_drives")
+    yield _since("kubelet_has_priority_class", config, "priority_class")
     row = table("kubernetes")["since"]["log_runner"]
     runs = numbers(config.kubernetes.version) >= numbers(row["minor"])
     yield fact(
@@ -244,6 +250,8 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield fact("nssm", nssm["version"], origin)
     scripts = table("debug-tools")
     yield fact("debug_tools", scripts["commit"], find_origin("debug-tools", "commit", scripts["source"]["commit"]))
+    origin = find_origin("debug-tools", "checks_commit", scripts["source"]["checks_commit"])
+    yield fact("node_checks", scripts["checks_commit"], origin)
     version = numbers(config.kubernetes.version)
     rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
     api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None

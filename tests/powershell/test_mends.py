@@ -189,7 +189,7 @@ MENDS = (
             only_where(w.WAITED, w.UNAVAILABLE),
         ),
         (
-            ("foreach ($process in $excluded) {", "foreach ($process in @((Get-MpPreference).ExclusionProcess)) {"),
+            ("foreach ($known in $excluded) {", "foreach ($known in @((Get-MpPreference).ExclusionProcess)) {"),
             (f"if ({w.DEFENDER_OFF}) {{ {w.NO_DEFENDER} }}", w.NO_DEFENDER),
             (f"if ({w.WAITED}) {{ {w.UNAVAILABLE} }}", w.UNAVAILABLE),
         ),

@@ -221,7 +221,8 @@ def _read_powershell(command: Sequence[str]) -> tuple[str, dict[str, str]]:
     if re.fullmatch(r"(?i)\S*\\powershell\.exe", text):
         # It reads commands from its standard input, which a service does not have.
         raise KubeletError(f"{text} has no script to run, and ends")
-    found = re.fullmatch(r"(?i)\S*\\powershell\.exe((?: -(?:NoProfile|NonInteractive))*) -File (\S+)(.*)", text)
+    options = r"(?: -(?:NoProfile|NonInteractive|ExecutionPolicy Bypass))*"
+    found = re.fullmatch(rf"(?i)\S*\\powershell\.exe({options}) -File (\S+)(.*)", text)
     if found is None or not found[2].lower().endswith("\\start-kubelet.ps1"):
         raise UnknownCommandError(f"{_RUNNER} runs {text}, of which the rehearsal has no model")
     return found[2], read_parameters(found[3].split())

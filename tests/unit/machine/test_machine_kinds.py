@@ -617,3 +617,11 @@ def test_a_busy_installer_is_waited_for_within_the_steps_time(bench: Bench) -> N
     outcome = bench.run("phase-1")
     assert outcome.exit_code == 6
     assert "msiexec ended with 1618" in outcome.output
+
+
+def test_defender_excludes_a_path(bench: Bench) -> None:
+    fields = {"path": r"C:\var\log\kubelet"}
+    bench.bundle({"phase-1": [("defender", fields)]})
+    assert bench.run("phase-1").exit_code == 0
+    assert bench.machine.defender.excluded_paths == (fields["path"],)
+    assert bench.machine.defender.excluded_processes == ()

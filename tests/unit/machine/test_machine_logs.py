@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEPS = load_steps(contents.SHIPPED.step_roots)
 TASK = "imagegen-rotate-logs"
 SCRIPT, LIST = r"C:\k\rotate-logs.ps1", r"C:\k\rotated-logs.txt"
-CONTAINERD, KUBELET = r"C:\ProgramData\containerd\containerd.log", r"C:\var\log\kubelet\kubelet.log"
+CONTAINERD, KUBELET = r"C:\var\log\containerd\containerd.log", r"C:\var\log\kubelet\kubelet.log"
 CSI_PROXY = r"C:\var\log\csi-proxy\csi-proxy.log"
 # So that a test need not write 100 MiB.
 PLANNED_SIZE, SIZE, KEPT = "104857600", 100, 5

@@ -91,7 +91,7 @@ def test_the_log_runner_knows_rotation_from_1_34_on(tmp_path: Path) -> None:
     ("old", "new", "words"),
     [
         (r"C:\k\kube-log-runner.exe", r"C:\k\kubelet.exe --windows-service", "of which the rehearsal has no model"),
-        ("-NonInteractive", "-ExecutionPolicy Bypass", "of which the rehearsal has no model"),
+        ("-NonInteractive", "-ExecutionPolicy Unrestricted", "of which the rehearsal has no model"),
         ("-StateFolder", "-Folder", "has no parameter -Folder"),
     ],
 )

@@ -157,7 +157,7 @@ def test_a_network_of_the_script_is_made_again_at_each_start(cni: dict[str, Any]
 def test_containerds_log_is_kept_where_users_cannot_read_it(containerd: str) -> None:
     """Every containerd since 1.4 has the flag. Without it, the log of a service goes to NUL."""
     found = resources("1.22.17" if containerd == "1.4.13" else "1.30.14", containerd)
-    folder = r"C:\ProgramData\containerd"
+    folder = r"C:\var\log\containerd"
     (service,) = [fields for kind, fields in found if kind == "service" and fields["name"] == "containerd"]
     assert rf' --log-file "{folder}\containerd.log"' in service["command"]
     closed = found.index(("acl", {"path": folder, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}))
@@ -236,7 +236,7 @@ def test_kubelet_under_nssm_is_no_service_itself() -> None:
     """It cannot connect to the service manager, and would end. Its log is nssm's: nothing else may empty it."""
     asked = {"version": "1.30.14", "service_manager": "nssm"}
     (step,) = [s for s in evaluated("1.30.14", "2.3.4", section=asked) if s.step.name == "kubernetes"]
-    assert step.texts["files/kubernetes/kubelet-arguments.txt"] == b"--windows-service=false\n"
+    assert step.texts["files/kubernetes/kubelet-arguments.txt"].startswith(b"--windows-service=false\n")
     assert b"kubelet.log" not in step.texts["files/kubernetes/rotated-logs.txt"]
     extracted = {draft.fields["path"]: draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
     assert extracted == {r"C:\k\nssm.exe": "nssm-2.24/win64/nssm.exe"}
@@ -265,6 +265,7 @@ PROVIDERS: list[dict[str, Any]] = [
         "match_images": ["*.dkr.ecr.*.amazonaws.com", "public.ecr.aws"],
     },
 ]
+PRIORITY = "--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS"
 PROVIDERS_FOLDER = r"C:\var\lib\kubelet\credential-provider"
 
 
@@ -324,6 +325,7 @@ def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     authority = [r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt"] if kubernetes < "1.23" else []
     gate = ["--feature-gates=KubeletCredentialProviders=true"] if kubernetes < "1.24" else []
     assert step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines() == [
+        PRIORITY,
         *authority,
         *gate,
         f"--image-credential-provider-bin-dir={PROVIDERS_FOLDER}",
@@ -333,14 +335,27 @@ def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     assert service["command"].endswith(r"-ArgumentsFile C:\k\kubelet-arguments.txt")
 
 
-@pytest.mark.parametrize(("kubernetes", "is_told"), [("1.14.10", True), ("1.22.17", True), ("1.23.0", False)])
-def test_kubelet_up_to_1_22_is_told_of_the_clusters_authority(kubernetes: str, is_told: bool) -> None:
-    """kubeadm writes /etc/kubernetes/pki/ca.crt, which kubelet takes as relative to its own folder."""
+AUTHORITY = r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt"
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "arguments"),
+    [
+        ("1.14.10", [AUTHORITY]),
+        ("1.19.16", [AUTHORITY]),
+        ("1.20.0", [PRIORITY, AUTHORITY]),
+        ("1.22.17", [PRIORITY, AUTHORITY]),
+        ("1.23.0", [PRIORITY]),
+        ("1.36.2", [PRIORITY]),
+    ],
+)
+def test_what_kubelet_is_always_told(kubernetes: str, arguments: list[str]) -> None:
+    """Up to 1.22 kubeadm writes /etc/kubernetes/pki/ca.crt, which kubelet takes as relative to its own folder. The flag
+    for its priority came with 1.20: an older kubelet ends at a flag that it does not know."""
     (step,) = [step for step in evaluated(kubernetes, "1.6.36") if step.step.name == "kubernetes"]
     (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
-    text = step.texts.get("files/kubernetes/kubelet-arguments.txt")
-    assert text == (b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n" if is_told else None)
-    assert service["command"].endswith(r" -ArgumentsFile C:\k\kubelet-arguments.txt") is is_told
+    assert step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines() == arguments
+    assert service["command"].endswith(r" -ArgumentsFile C:\k\kubelet-arguments.txt")
 
 
 @pytest.mark.parametrize("kubernetes", ["1.14.10", "1.20.15", "1.23.17"])
@@ -366,10 +381,9 @@ def test_kubelet_finds_cri_dockerd() -> None:
     docker = {"containerd": None, "docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}
     (step,) = [s for s in evaluated("1.36.2", "", runtime=docker) if s.step.name == "kubernetes"]
     fields = {draft.kind: draft.fields for draft in step.drafts}
-    assert fields["service"]["command"].endswith(" -RuntimeEndpoint npipe:////./pipe/cri-dockerd")
+    assert " -RuntimeEndpoint npipe:////./pipe/cri-dockerd -ArgumentsFile" in fields["service"]["command"]
     assert fields["service"]["depends_on"] == ["cri-dockerd"]
     assert fields["environment"]["value"] == "npipe:////./pipe/cri-dockerd"
-    assert "files/kubernetes/kubelet-arguments.txt" not in step.texts
 
 
 def test_csi_proxy_is_a_service_with_a_closed_log() -> None:
