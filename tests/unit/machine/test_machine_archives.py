@@ -34,5 +34,5 @@ def test_folders_are_stripped_from_a_zip(tmp_path: Path) -> None:
 
 
 def test_what_imagegen_refuses_is_damaged(tmp_path: Path) -> None:
-    with pytest.raises(RefusedByWindows, match="unrecognized or damaged archive: .* compressed with LZMA"):
+    with pytest.raises(RefusedByWindows, match=r"unrecognized or damaged archive: .* compressed with LZMA"):
         unpacked(tmp_path, zips.zip_of(zips.Entry(method=14)), 0)
