@@ -111,6 +111,12 @@ class RefusedError(ImagegenError):
     exit_code = ExitCode.REFUSED
 
 
+class UnavailableError(RefusedError):
+    """A cloud was busy, failed or could not be reached before anything was started: a later attempt may succeed."""
+
+    exit_code = ExitCode.BUILD
+
+
 class BuildError(ImagegenError):
     """The build ran and failed."""
 

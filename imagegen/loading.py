@@ -16,6 +16,7 @@ from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
 from imagegen.contents import SHIPPED, Contents
 from imagegen.documents.own_files import read_own_files
+from imagegen.documents.yaml import dotted
 from imagegen.errors import ERROR, ConfigError, Problem, RefusedError
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
@@ -85,23 +86,28 @@ def load(request: ConfigRequest) -> Loaded:
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
     files, unreadable = read_own_files(read.document, config.own_files() if config else {})
     trusted, also_unreadable = read_own_files(
-        read.document, config.trust_files() if config else {}, limit=_LIMIT_TRUST_BYTES
+        read.document, {**config.trust_files(), **config.ca_files()} if config else {}, limit=_LIMIT_TRUST_BYTES
     )
     files |= trusted
     problems += [*unreadable, *also_unreadable]
-    roots, unusable = _read_roots(read.document, files) if config and config.windows.trusted_roots else ((), [])
-    problems += unusable
-    specs = settle_targets(config, read.document, files, roots) if config else {}
+    roots, unusable = _read_roots(read.document, files, "windows", "trusted_roots")
+    authorities, also_unusable = _read_roots(read.document, files, "artifacts", "ca")
+    problems += [*unusable, *also_unusable]
+    specs = settle_targets(config, read.document, files, roots, authorities) if config else {}
     if config is not None:
         policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
         has_policy = policy.allowed_hosts or policy.denied_hosts or policy.signatures
-        if has_policy and not any(problem.severity == ERROR for problem in problems):
+        if (has_policy or config.steps_path) and not any(problem.severity == ERROR for problem in problems):
             # Only these rules evaluate the steps: Jinja and the resources take a tenth of the time of `validate`.
             from imagegen.plan.context import evaluate_steps
+            from imagegen.plan.open_folders import find_open_folders
 
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
-            problems += _find_refused_downloads(config, specs, evaluated, read.document)
+            if has_policy:
+                problems += _find_refused_downloads(config, specs, evaluated, read.document)
+            # Most targets have the same.
+            problems += dict.fromkeys(problem for one in evaluated.values() for problem in find_open_folders(one))
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         others = len(problems) - errors
@@ -119,11 +125,15 @@ def load(request: ConfigRequest) -> Loaded:
     )
 
 
-def _read_roots(document: Document, files: Mapping[str, OwnFile]) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+def _read_roots(
+    document: Document, files: Mapping[str, OwnFile], *key: str
+) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+    if not any(path.startswith(f"{dotted(key)}[") for path in files):
+        return (), []
     # Few configs have roots, and the library that reads certificates is slow to import.
     from imagegen.certificates import read_roots
 
-    return read_roots(document, files)
+    return read_roots(document, files, key)
 
 
 def _find_refused_downloads(

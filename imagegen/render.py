@@ -170,10 +170,11 @@ def _signs_in(plan: BuildPlan, phase: Phase) -> bool:
 
 def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:
     image = plan.image
+    runtime = "docker" if "docker" in image.versions else "containerd"
     return {
         "id": plan.image_id,
         "name": plan.build.name,
-        "title": f"capi-windows-{image.windows['release']}-containerd-v{image.versions['kubernetes']}",
+        "title": f"capi-windows-{image.windows['release']}-{runtime}-v{image.versions['kubernetes']}",
         "versions": dict(tags.versions),
         "base": {**image.base, "release": str(image.windows["release"])},
         "tags": dict(tags.others),

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from imagegen.build.process import ProgramRunner, ProgramStreamer
 from imagegen.build.progress import Display
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
+from imagegen.build.verdict import VerdictPipe
 from imagegen.console import Console
 from imagegen.errors import BuildError, RefusedError, ToolError
 
@@ -28,6 +29,14 @@ _SHOWN_LINES: Final = 15
 _SHOWN_ERRORS: Final = 5
 # At its end Packer repeats its errors. These lines would push the cause out of the lines that are kept.
 _EPILOGUE: Final = ("==> ", "--> ")
+# How a plugin says why its cloud rejected a template: the code of the outer error, then those of the inner ones.
+# Packer's own error may have only the outer one.
+_REJECTION = re.compile(r"ERROR: +-> (?P<text>\S.*)")
+# Packer's whole error when the process of a plugin ends without an answer.
+_CRASHED = re.compile(r"(?:unexpected EOF|connection is shut down)")
+# The exit code of a command whose connection broke, in plugins with versions of Packer's SDK before 0.6.4. Newer ones
+# connect again.
+_DISCONNECTED: Final = "non-zero exit status: 16001"
 _CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
 # Lines after this one are about clean-up: the reason for a failure stands before it.
 _CLEANING_UP: Final = "Provisioning step had errors"
@@ -41,8 +50,31 @@ _ABORTED = re.compile(
 _FAILED_STEP = re.compile(r'Step "(?P<step>\w+)" failed')
 _ARTIFACTS: Final = "==> Builds finished. The artifacts of successful builds are:"
 _SUMMARY = re.compile(r"--> [A-Za-z0-9_.-]+: (?P<text>.*)")
+_REJECTED_HINT: Final = (
+    "run the same command again; if the report is rejected again, something changes the machine during the build: "
+    "the report is in the folder `reports` beside the log"
+)
 # What PACKER_LOG=1 makes Packer and its plugins write to standard error.
 _DEBUG_LINE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d ")
+
+
+class PackerError(BuildError):
+    """A run of Packer failed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        details: Iterable[str] = (),
+        causes: Iterable[str] = (),
+        crashed: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint, details=details)
+        self.causes = tuple(causes)
+        """Packer's errors. Empty where a resource or a phase failed: Packer did nothing wrong then."""
+        self.crashed = crashed
+        """Whether a plugin crashed, so that nothing was cleaned up."""
 
 
 class BuildOutput:
@@ -67,6 +99,7 @@ class BuildOutput:
         """The names of what Packer made in the account, as its output has them, in order."""
         self._tail: collections.deque[str] = collections.deque(maxlen=_SHOWN_LINES)
         self._errors: list[str] = []
+        self._rejections: list[str] = []
         self._ids: list[str] = []
         self._summary: str | None = None
         self.culprit: ResourceEvent | PhaseEvent | None = None
@@ -97,6 +130,11 @@ class BuildOutput:
         return self._cancelled_cleanly and not self.aborted
 
     @property
+    def crashed(self) -> bool:
+        """Whether a plugin crashed, so that Packer cleaned nothing up."""
+        return any(_CRASHED.fullmatch(error) for error in self._errors)
+
+    @property
     def artifact(self) -> str:
         """The id of the builder's artifact or, where Packer's output is not machine-readable, the text about it.
 
@@ -104,9 +142,20 @@ class BuildOutput:
         """
         return self._ids[0] if self._ids else self._summary or ""
 
-    def failure(self, log: Path, why: str = "", hint: str = "") -> BuildError:
-        """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log."""
-        errors = [*([why] if why else []), *self._errors][:_SHOWN_ERRORS]
+    def failure(self, log: Path, why: str = "", hint: str = "", rejection: str | None = None) -> BuildError:
+        """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log.
+
+        `rejection` is why the report was rejected. Then Packer's own error says only that it was told so.
+        """
+        if rejection:
+            ends = [*([line] if (line := self._guest_logs.line) else []), f"the full log: {log}"]
+            return BuildError(f"no image was made: {rejection}", details=ends, hint=hint or _REJECTED_HINT)
+        if not why and self.crashed:
+            why = "its plugin crashed"
+        elif not why and any(_DISCONNECTED in error for error in self._errors):
+            why = "its plugin lost the WinRM connection to the machine; a newer version of the plugin connects again"
+        errors = [*([why] if why else []), *self._errors, *self._rejections][:_SHOWN_ERRORS]
+        causes = [] if self.culprit else [*self._errors, *self._rejections]
         details = []
         match self.culprit:
             case ResourceEvent() as culprit:
@@ -120,7 +169,8 @@ class BuildOutput:
         if self._tail:
             details += ["the last lines:", *(f"  {line}" for line in self._tail)]
         details += [line] if (line := self._guest_logs.line) else []
-        return BuildError(message, details=[*details, f"the full log: {log}"], hint=hint)
+        details = [*details, f"the full log: {log}"]
+        return PackerError(message, hint=hint, details=details, causes=causes, crashed=self.crashed)
 
     def _add_record(self, record: Record) -> None:
         self._log.write(record.logged)
@@ -169,6 +219,8 @@ class BuildOutput:
         self._cancelled_cleanly = self._cancelled_cleanly or output.text.startswith(_CANCELLED_CLEANLY)
         self.aborted = self.aborted or bool(_ABORTED.match(output.text))
         self.traced |= dict.fromkeys(self._traces.findall(output.text))
+        if output.target and (rejection := _REJECTION.fullmatch(output.text)):
+            self._rejections.append(rejection["text"])
         if not output.target and output.error and output.text.startswith("Error: "):
             self._errors.append(output.text.removeprefix("Error: "))
         if not output.target and output.text.startswith(_ARTIFACTS):
@@ -188,6 +240,7 @@ _VALIDATE_TIMEOUT_S: Final = 300
 # to 107 characters, of which its own name has 24.
 _NOT_STARTED: Final = "plugin exited before we could connect"
 _LONGEST_TMPDIR: Final = 80
+# The user may take any time to answer a question.
 _A_YEAR_S: Final = 365.0 * 24 * 3600
 # A cloud takes minutes to delete a machine, and Packer prints nothing meanwhile.
 CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
@@ -254,6 +307,7 @@ def build_tree(
     timeout_s: float,
     cloud: CloudSide = CloudSide(),
     on_error: OnError = OnError(),
+    verdict: VerdictPipe | None = None,
     stream: ProgramStreamer = process.stream,
 ) -> str:
     """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
@@ -272,31 +326,38 @@ def build_tree(
                 [tools.packer, "build", *flags],
                 environ=environment.build_environment(environ, tools.environment, variables, names),
                 cwd=tree,
-                # The user may take any time to answer a question.
                 timeout=_A_YEAR_S if ask else timeout_s,
                 on_line=output.add_line,
                 on_error_line=output.add_error_line,
+                **({"watch": verdict.answer} if verdict else {}),
                 grace=CLEAN_UP,
                 orphan=Orphan(CLEAN_UP, str(log), secrets),
                 terminal=terminal,
             )
         except KeyboardInterrupt:
-            if not output.cleaned_up:
-                for line in (*_leftovers_hint(output, tree, cloud).splitlines(), f"the full log: {log}"):
-                    display.warn(line)
+            for line in _leftovers_lines(output, tree, cloud, log):
+                display.warn(line)
             raise
         except TimeoutError as overdue:
-            hint = "" if output.cleaned_up else _leftovers_hint(output, tree, cloud)
-            raise output.failure(log, str(overdue), hint) from overdue
+            raise output.failure(log, str(overdue), _leftovers_hint(output, tree, cloud)) from overdue
     if code != 0 or output.culprit is not None:
-        raise output.failure(log, hint=_leftovers_hint(output, tree, cloud) if output.aborted else "")
+        hint = _leftovers_hint(output, tree, cloud) if output.aborted or output.crashed else ""
+        raise output.failure(log, "", hint, verdict.rejection if verdict else None)
     if not output.artifact:
         raise output.failure(log, "it ended with code 0 but made no artifact")
     return output.artifact
 
 
+def _leftovers_lines(output: BuildOutput, tree: Path, cloud: CloudSide, log: Path) -> list[str]:
+    """What to warn of after an interrupt; empty where Packer cleaned up."""
+    hint = _leftovers_hint(output, tree, cloud)
+    return [*hint.splitlines(), f"the full log: {log}"] if hint else []
+
+
 def _leftovers_hint(output: BuildOutput, tree: Path, cloud: CloudSide) -> str:
-    """The hint for a build that was not cleaned up: what Packer named and did not delete, and what to do."""
+    """What Packer named and did not delete, and what to do. Empty where it cleaned up after an interrupt."""
+    if output.cleaned_up:
+        return ""
     named = ", ".join(output.traced)
     problem = f"Packer did not delete {named}" if named else "Packer did not report whether it deleted everything"
     return "\n".join([f"{problem} (built from {tree})", *([cloud.advice] if cloud.advice else [])])
@@ -312,8 +373,8 @@ def build_on_first(
     for size, following in itertools.pairwise(sizes):
         try:
             return build(size)
-        except BuildError as error:
-            codes = [code for code in sorted(no_capacity) if code in str(error.message)]
+        except PackerError as error:
+            codes = [code for code in sorted(no_capacity) if any(code in cause for cause in error.causes)]
             if not codes:
                 raise
             for line in (f"{size} is not available now ({codes[0]}): trying {following}", *error.hint.splitlines()):

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -20,6 +21,10 @@ def _check_folder(_context: click.Context, _option: click.Parameter, folder: Pat
     # Packer writes below this folder, and expects its name in UTF-8.
     check_name(folder.absolute())
     return folder
+
+
+# Each rehearsal has this label, with the value "true".
+REHEARSAL_LABEL: Final = "rehearsal"
 
 
 def parse_labels(words: Iterable[str]) -> dict[str, str]:

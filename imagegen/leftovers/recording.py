@@ -16,8 +16,8 @@ import pydantic
 
 from imagegen.build import journal
 from imagegen.build.journal import Entry, RecordedRun
-from imagegen.build.packer import OnError
-from imagegen.errors import RefusedError
+from imagegen.build.packer import OnError, PackerError
+from imagegen.errors import BuildError, ImagegenError, RefusedError
 from imagegen.leftovers.sweep import Place, Swept, leftovers_of, place_of
 from imagegen.providers import Leftover, RunFacts
 from imagegen.providers.provider import provider
@@ -40,15 +40,23 @@ def record_in_journal(
     plan: BuildPlan, folder: Path, out: Path, run: RunFacts, console: Console, on_error: OnError | None = None
 ) -> Iterator[RunFacts]:
     """Record a run until it ends, and yield it with its expiry. Warns of leftovers: of earlier runs below `out` before
-    the run, and of its own if it succeeds.
+    the run, and of its own if it succeeds, or if its build fails and nothing was to be kept.
 
     A run that only publishes is recorded too: otherwise its unfinished images would look like leftovers.
     """
     warn_of_leftovers(out, run, console)
     entry = _entry_for(plan, run, on_error)
     with journal.recorded(folder, entry, console.warn):
-        yield dataclasses.replace(run, expires_at=entry.expires_at)
-    _warn_of_own_leftovers(entry, folder, out, run, console)
+        try:
+            yield dataclasses.replace(run, expires_at=entry.expires_at)
+        except BuildError as error:
+            if entry.on_error == "cleanup":
+                _warn_of_own_leftovers(entry, out, run, console, "the build failed and")
+            if isinstance(error, PackerError) and error.crashed:
+                _tell_of_image(plan, run, console)
+            raise
+    if _warn_of_own_leftovers(entry, out, run, console, "the build succeeded but"):
+        journal.add_end(journal.file_of(folder, entry.run_id), journal.LEFT, console.warn)
 
 
 def reject_claimed(out: Path, run: RunFacts) -> None:
@@ -124,11 +132,10 @@ def warn_of_leftovers(out: Path, run: RunFacts, console: Console) -> None:
         console.warn(f"run {run_id} {how} {_left(leftovers, out)}{when}")
 
 
-def _warn_of_own_leftovers(entry: Entry, folder: Path, out: Path, run: RunFacts, console: Console) -> None:
-    """Warn of what a run left although it succeeded, because Packer's clean-up may have failed. Note it in the run's
-    journal, so that later runs warn of it too.
+def _warn_of_own_leftovers(entry: Entry, out: Path, run: RunFacts, console: Console, how: str) -> bool:
+    """Warn of what a run left, because Packer's clean-up may have failed. Returns whether it left something.
 
-    A missing permission to list resources is a message and not a warning, because the build succeeded.
+    A missing permission to list resources is a message and not a warning: the build has its own result.
     """
     place, swept = Place(entry.target, entry.cloud, entry.place), Swept()
     left = []
@@ -138,8 +145,18 @@ def _warn_of_own_leftovers(entry: Entry, folder: Path, out: Path, run: RunFacts,
     for _, fault in swept.faults:
         console.say(f"could not check whether the build left something behind: {fault.message}")
     if left:
-        console.warn(f"the build succeeded but {_left(left, out)}")
-        journal.add_end(journal.file_of(folder, entry.run_id), journal.LEFT, console.warn)
+        console.warn(f"{how} {_left(left, out)}")
+    return bool(left)
+
+
+def _tell_of_image(plan: BuildPlan, run: RunFacts, console: Console) -> None:
+    """Say whether the image exists: a plugin may crash after it has made the image."""
+    try:
+        image = provider(plan.image.provider).find_built(plan, run).image
+    except ImagegenError as fault:
+        console.warn(f"could not check whether the image exists: {fault.message}")
+    else:
+        console.warn(f"the image {image.name} exists" if image else "the image does not exist")
 
 
 def _left(leftovers: Iterable[Leftover], out: Path) -> str:

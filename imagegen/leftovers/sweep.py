@@ -137,14 +137,15 @@ def leftovers_of(
 ) -> tuple[dict[str, list[Leftover]], list[tuple[Place, ImagegenError]]]:
     """The leftovers of these runs by run id, and the errors of places that could not be searched.
 
-    Closes the journal of an expired run that left nothing. A build waits for this search, so it has a deadline.
+    Without those that every build leaves. Closes the journal of an expired run that left nothing. A build waits for
+    this search, so it has a deadline.
     """
     deadline = Deadline()
     found: dict[str, list[Leftover]] = {dead.entry.run_id: [] for dead in runs}
     swept, places = Swept(), places_of(runs)
     for place in places:
         with swept.collect_fault(place):
-            for leftover in swept.leftovers(place, run, deadline):
+            for leftover in swept.leftovers(place, run, deadline, usual=False):
                 for run_id in found.keys() & set(run_ids(leftover.run_id)):
                     found[run_id].append(leftover)
     left = {run_id: leftovers for run_id, leftovers in found.items() if leftovers}

@@ -176,6 +176,8 @@ class BuildPlan(Generic[S]):
     image: ImagePart
     build: BuildPart
     settings: S
+    publish_timeout_min: int
+    """How long publishing may wait for each copy or replication."""
     release_record: str = ""
     """The sha256 of the release record. It has the identity, so it is in no part of the plan. Empty if the plan has no
     such file."""
@@ -201,6 +203,10 @@ class BuildPlan(Generic[S]):
         return self.build.longest_s - after_s
 
     @property
+    def publish_timeout_s(self) -> float:
+        return 60.0 * self.publish_timeout_min
+
+    @property
     def short_id(self) -> str:
         """The start of the identity, for folder names and messages."""
         return self.image_id[:16]
@@ -210,5 +216,5 @@ class BuildPlan(Generic[S]):
             "image_id": self.image_id,
             "image": self.image.as_json(),
             "build": {**dataclasses.asdict(self.build), "settings": self.settings.build_json()},
-            "publish": {"settings": self.settings.publish_json()},
+            "publish": {"settings": self.settings.publish_json(), "timeout_min": self.publish_timeout_min},
         }

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.artifacts.lock import WHOLE_FILE, LockedArtifact
 from imagegen.artifacts.members import file_name
 from imagegen.artifacts.signature_request import SignatureRequest, TrustSources, is_covered
+from imagegen.authenticode.model import SignerStrength
 from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.catalog.facts import table
 from imagegen.config.artifact_policy import PinnedUrl, Signer, is_url
 from imagegen.errors import WARNING
-from imagegen.plan.fitting import UnfitError, fit
+from imagegen.plan.fitting import UnfitError, fit, stripped
 from imagegen.plan.model import PlannedSignature
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def _files(
 ) -> Iterator[tuple[str, str]]:
     """The files of an artifact that one resource takes, each with its name on the machine."""
     if kind == "archive":
-        depth = int(fields["strip"])
-        yield from ((path, file_name(path)) for path in members or () if path.count("/") >= depth)
+        depth, placed = int(fields["strip"]), {one["path"] for one in fields["members"]}
+        yield from ((path, file_name(path)) for path in members or () if stripped(path, depth) in placed)
     elif kind == "extract":
         yield str(fields["member"]), _name(fields)
     else:
@@ -103,7 +104,13 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
         published=str(row["what"]) if row and _is_unsigned(artifact.key) else "",
         signed_by=str(row.get("by", "")) if row else "",
         with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
+        with_strength=_signer_strength(config) != SignerStrength(),
     )
+
+
+def _signer_strength(config: ImageConfig) -> SignerStrength:
+    policy = config.artifacts.signatures
+    return SignerStrength(policy.least_rsa_bits, policy.sha1_certificates) if policy else SignerStrength()
 
 
 def general_signers(config: ImageConfig) -> tuple[SignerRule, ...]:
@@ -204,6 +211,7 @@ def trust_sources(spec: Spec) -> TrustSources:
         roots=roots.data if roots else None,
         crl_files={name: file.data for name, file in crls.items() if file},
         crl_urls=tuple(name for name in crls if is_url(name)),
+        strength=_signer_strength(spec.config),
     )
 
 

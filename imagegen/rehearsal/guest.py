@@ -146,6 +146,7 @@ class RehearsedGuest:
         self._partial_uploads: dict[str, bytearray] = {}
         self._complete_uploads: set[str] = set()
         self._is_shutting_down = False
+        self._is_cut_off = False
         self._has_trial_restart = False
         self._faults: dict[str, None] = {}
         self._busy = threading.Lock()
@@ -178,6 +179,10 @@ class RehearsedGuest:
             return self._reject(str(error))
         finally:
             self._busy.release()
+
+    def disconnected(self) -> None:
+        """Packer lost its connection while a phase runs: it uploads the script again, and runs the phase again."""
+        self._is_cut_off = True
 
     def restarted(self) -> None:
         """The machine has restarted."""
@@ -234,8 +239,10 @@ class RehearsedGuest:
 
     @property
     def _may_ask_for_logs(self) -> bool:
-        """Packer does that after an error, also after one behind the last step, which the guest does not see."""
-        return bool(self._failure or self._faults) or self._done == len(self._steps)
+        """Packer does that after an error, also after one that the guest does not see: behind the last step, or if the
+        host rejects the report."""
+        is_reported = isinstance(self._steps[max(self._done - 1, 0)], _Download)
+        return bool(self._failure or self._faults) or is_reported or self._done == len(self._steps)
 
     def _find_upload(self, destination: str, received: str) -> _Upload:
         for step in (*self._steps[self._done :][:1], self._log_upload) if self._may_ask_for_logs else ():
@@ -321,7 +328,10 @@ class RehearsedGuest:
         if not is_intact:
             raise _DeviationError(f"received {step}, but {step.script.path} is not the tree's {step.script.name}")
         exit_code = step.act(write)
-        if exit_code in step.allowed:
+        if self._is_cut_off:
+            self._is_cut_off = False
+            self._done -= 1  # the upload of the script
+        elif exit_code in step.allowed:
             self._done += not asks
         elif not asks:
             self._failure = f"{step.name} ended with exit code {exit_code}"

@@ -35,6 +35,7 @@ from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.selection import SelectedFaults
+from imagegen.rehearsal.faults.table import settings_of
 from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
 from imagegen.rehearsal.sandbox import Sandbox
 from imagegen.signals import stop_signals
@@ -103,10 +104,9 @@ def rehearse_build(
     environ: Mapping[str, str],
     console: Console,
 ) -> ImageManifest:
-    """Rehearse a build, and with `boot` the first boot of a node from its image.
-
-    Returns the manifest, with what was rehearsed, how long it took, and what was not checked.
-    """
+    """Rehearse a build, and with `boot` the first boot of a node from its image. Returns the manifest, with what was
+    rehearsed, how long it took, and what was not checked."""
+    request = dataclasses.replace(request, sets=(*settings_of(faults), *request.sets))
     loaded = loading.load(request)
     selected = SelectedFaults.from_names(faults, loaded, target)
     reject_unsupported(loaded, target)
@@ -285,6 +285,8 @@ def _run_child(argv: Sequence[str], sandbox: Sandbox, environ: Mapping[str, str]
         )
     except _StoppedByFault:
         return int(ExitCode.BUILD)
+    except TimeoutError as overdue:
+        raise BuildError(str(overdue), hint="lower `timeouts`, for example `--set timeouts.restart=1`") from overdue
 
 
 def _check_result(sandbox: Sandbox, code: int, folder: Path, untriggered: Sequence[str] = ()) -> None:

@@ -301,14 +301,14 @@ function Invoke-Sequence { [CmdletBinding()] param($Session, [object[]]$Earlier,
     $Session.State.Phases[$Own.name] = [ordered]@{ status = 'started'; changed = 0; restart = $restart; ms = [long]0 }
     $names = @($Earlier | ForEach-Object -Process { $_.name })
     foreach ($entry in $Session.Entries) { if ($names -ccontains $entry.Phase -and -not $entry.Repeated) { Invoke-Entry -Session $Session -Entry $entry -Quiet } }
+    # Before the downloads: the host of an artifact may have a certificate that Windows trusts only with these.
+    foreach ($entry in $Entries) { if ($entry.Kind -ceq 'certificate') { Invoke-Entry -Session $Session -Entry $entry } }
     Invoke-Prefetch -Session $Session -Entries $Entries -TimeoutSeconds ([int][Math]::Max(1, $Own.timeout_s - $Clock.Elapsed.TotalSeconds))
-    foreach ($entry in $Entries) { Invoke-Entry -Session $Session -Entry $entry }
+    foreach ($entry in $Entries) { if ($entry.Kind -cne 'certificate') { Invoke-Entry -Session $Session -Entry $entry } }
     $last = $Own.name -ceq @($Session.Plan.phases)[-1].name
     $facts = if ($last) { Confirm-Plan -Session $Session }
     if (Test-RestartPending) { $Session.Restart = $true }
-    if ($Session.Restart -and -not $Own.restart) {
-        throw (Get-Failure -ExitCode 6 -Message "a restart is needed after $($Own.name), but the plan has none there")
-    }
+    if ($Session.Restart -and -not $Own.restart) { throw (Get-Failure -ExitCode 6 -Message "a restart is needed after $($Own.name), but the plan has none there") }
     Clear-Tree -Path "$($Session.Root)\artifacts"
     $record = $Session.State.Phases[$Own.name]
     $record.status = 'finished'

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 LABELS = {"team": "web"}
 # At an image that is on its way, until it is there.
 _LOOKS = 4
+KILLED = "Packer was killed"
 _PLUGIN = Plugin("9.9.9", Path("plugin"))
 
 
@@ -378,13 +379,15 @@ class Product:
             with_publish=True,
         )
 
-    def _build_tree(self, _tools: object, tree: Path, *, variables: Mapping[str, str], **_rest: object) -> str:
+    def _build_tree(self, *_: object, variables: Mapping[str, str], **_rest: object) -> str:
         assert self.cloud is not None
         assert self.plan is not None
-        (tree.parent / "report.json").write_text(json.dumps(report_of(self.plan)))
+        report = Path(variables["report_file"])
+        report.parent.mkdir(exist_ok=True)
+        report.write_text(json.dumps(report_of(self.plan)))
         made = self.cloud.make_image(self.plan, variables)
         if self.cloud.packer_dies:
-            raise BuildError("Packer was killed")
+            raise BuildError(KILLED)
         return made
 
 

@@ -22,6 +22,7 @@ from imagegen.rehearsal.machine.script_policy import runs_only_signed
 from imagegen.signing.block import without_signature
 from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
+from tests.deadlines import HANG_S
 from tests.e2e.boot_support import capture_with_bundle
 from tests.e2e.losses_support import Variant, find_losses
 from tests.signing_support import (
@@ -194,7 +195,7 @@ def imagegen(folder: Path, *arguments: object) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

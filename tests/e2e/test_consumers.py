@@ -170,6 +170,7 @@ SPOILED: Final = [
     ("kube-proxy", "enableDSR: true", "enableDSR: 'on'", "cannot unmarshal string"),
     ("containerd", "discard_unpacked_layers", "discard_unpacked_layer", "discard_unpacked_layer"),
     ("containerd", "conf_dir = '", "conf_dir = 5 # '", "integer|int64"),
+    ("containerd", "ScrubLogs = true", "ScrubLog = true", "options of runhcs-.*ScrubLog"),
     ("containerd-hosts", 'capabilities = ["pull", "resolve"]', "capabilities = 5", "the file names no mirror"),
     ("docker", '"hosts"', '"host"', 'unknown field "host"'),
     ("docker", '"max-file": "5"', '"max-file": 5', "cannot unmarshal number"),

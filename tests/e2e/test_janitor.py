@@ -81,9 +81,9 @@ MOMENTS = (
     (Moment("ec2:GetPasswordData", sets=_SPOT), Moment("GET publicipaddresses")),
     (Moment("download"), Moment("download")),
     (Moment("ec2:CreateImage"), Moment("POST virtualmachines/deallocate")),
-    (Moment("ec2:CopyImage", sets=_SPOT), Moment("POST virtualmachines/generalize")),
+    (Moment("ec2:StopInstances"), Moment("POST virtualmachines/generalize")),
     (Moment("ec2:CreateTags", finished=True), Moment("PUT galleries/images/versions")),
-    (Moment("ec2:DeregisterImage", sets=_SPOT, finished=True), Moment("DELETE virtualmachines", finished=True)),
+    (Moment("ec2:DeleteLaunchTemplate", sets=_SPOT, finished=True), Moment("DELETE virtualmachines", finished=True)),
     (Moment("ec2:TerminateInstances", finished=True), Moment("DELETE resourcegroups", finished=True)),
 )
 # What Packer tags later than it makes it, and when that is done.
@@ -152,8 +152,8 @@ def _built_up_to(target: str, moment: Moment, folder: Path) -> Iterator[Cut]:
     setup = setup_of(target, folder / "out", load_today(CONFIG))
     if isinstance(setup.cloud_options, AwsOptions):
         # What was only just asked for is not there yet when the power goes, nor soon after.
-        made, copied = (100 * (moment.note == note) for note in ("ec2:CreateImage", "ec2:CopyImage"))
-        options = dataclasses.replace(setup.cloud_options, create_polls=made, copy_polls=copied)
+        polls = 100 * (moment.note == "ec2:CreateImage")
+        options = dataclasses.replace(setup.cloud_options, create_polls=polls)
         setup = dataclasses.replace(setup, cloud_options=options)
     with sandbox_of(setup, folder) as sandbox:
         yield Cut(target, moment, sandbox, folder, sandbox.child_environ(user_environ(folder)))

@@ -31,7 +31,7 @@ from imagegen.rehearsal.clouds.azure import faults as azure
 from imagegen.rehearsal.faults.web_filter import BLOCKED_PAGE
 from imagegen.rehearsal.network.journal import Injection, Injections
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
-from tests.e2e.random_faults_support import InProcessAzure, Product, sent_by_botocore, sent_by_requests
+from tests.e2e.random_faults_support import KILLED, InProcessAzure, Product, sent_by_botocore, sent_by_requests
 from tests.e2e.rehearsal_support import CONFIG, TARGETS
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("cloud_descriptions")]
 _EXAMPLES = {"aws": 600, "azure": 1400}
 _LEAST = {"aws": 650, "azure": 1350}
 _LONG = 10_000
-# A cloud's fault ends a build as refused (nothing was made yet) or in publishing. It is none of a tool, of bytes, of
-# a record; and Packer, whose failure would be the build's, is no part of this. Code 2 says that the command or the
-# credentials must be changed: only an answer that rejects the credentials may say so.
-_ERRORS = frozenset({ExitCode.REFUSED, ExitCode.PUBLISH})
+# A cloud's fault ends a build before anything was made (as refused, or as what may be tried again) or in publishing. It
+# is none of a tool, of bytes, of a record. Code 2 says that the command or the credentials must be changed: only an
+# answer that rejects the credentials may say so.
+_ERRORS = frozenset({ExitCode.REFUSED, ExitCode.BUILD, ExitCode.PUBLISH})
 _REJECTED = frozenset({"expired", "not signed in"})
 _HOME, _AWAY = "ec2.us-east-1.amazonaws.com", "ec2.us-west-2.amazonaws.com"
 _XHTML = Response(
@@ -296,9 +296,8 @@ def test_whatever_goes_wrong_a_rerun_ends_well_and_nothing_is_made_twice(
                 met.update(faults)
                 if error is not None:
                     fitting = {*_ERRORS, *([ExitCode.USAGE] if _REJECTED & {what for _, what in faults} else [])}
-                    fitting |= {ExitCode.BUILD} if cloud.packer_dies else set()
                     assert error.exit_code in fitting, (error.message, faults)
-                    deaths += error.exit_code == ExitCode.BUILD
+                    deaths += error.message == KILLED
             cloud.injections = Injections()
             cloud.packer_dies = False
             cloud.follow_hints(functools.partial(product.clean_up, folder))

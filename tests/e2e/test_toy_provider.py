@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,7 @@ def run(tmp_path: Path, tools_are_here: None) -> Ran:  # noqa: ARG001 - Packer i
     def ran(script: str, *words: object) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-c", REGISTER + script, *map(str, words)]
         return subprocess.run(  # noqa: S603 - this very Python
-            argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
+            argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=HANG_S, check=False
         )
 
     return ran

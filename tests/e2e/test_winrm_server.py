@@ -121,6 +121,9 @@ class _Guest:
         self.commands: list[str] = []
         self.went_down = threading.Event()
 
+    def disconnected(self) -> None:
+        """Its connections are never lost."""
+
     def restarted(self) -> None:
         self.went_down.set()
 

@@ -62,3 +62,7 @@ PLACE_MEMBER = (
 )
 UNKNOWN_FILE = "$Context.Signatures.Count -gt 0 -and -not $Context.Signatures.ContainsKey($Digest)"
 REFUSE_UNKNOWN = 'throw (Get-Failure -ExitCode 4 -Message "$Name has the sha256 ${Digest}: the plan requires signatures'
+TRUST_FIRST = (
+    "foreach ($entry in $Entries) { if ($entry.Kind -ceq 'certificate') { "
+    "Invoke-Entry -Session $Session -Entry $entry } }"
+)

@@ -112,10 +112,16 @@ MENDS = (
         "P4-a-read-only-file-is-replaced",
         COMMON,
         (
-            in_order(w.TARGET_WRITABLE, "Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),
+            in_order(w.TARGET_WRITABLE, "[System.IO.File]::Delete($To)", within="Move-IntoPlace"),
+            in_order("Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),
             in_order(w.STALE_WRITABLE, w.COPY, w.COPY_WRITABLE, "$found = Get-Digest -Path $new"),
         ),
-        ((f"            {w.TARGET_WRITABLE}\n", ""), (f"        {w.STALE_WRITABLE}\n", ""), (w.COPY_WRITABLE, "")),
+        (
+            (f"        {w.TARGET_WRITABLE}\n", ""),
+            ("try { Move-IntoPlace -From $new -To $To }", "try { [System.IO.File]::Move($new, $To) }"),
+            (f"        {w.STALE_WRITABLE}\n", ""),
+            (w.COPY_WRITABLE, ""),
+        ),
     ),
     Mend(
         "P4-nothing-half-done-is-left",
@@ -183,7 +189,7 @@ MENDS = (
             only_where(w.WAITED, w.UNAVAILABLE),
         ),
         (
-            ("foreach ($process in $excluded) {", "foreach ($process in @((Get-MpPreference).ExclusionProcess)) {"),
+            ("foreach ($known in $excluded) {", "foreach ($known in @((Get-MpPreference).ExclusionProcess)) {"),
             (f"if ({w.DEFENDER_OFF}) {{ {w.NO_DEFENDER} }}", w.NO_DEFENDER),
             (f"if ({w.WAITED}) {{ {w.UNAVAILABLE} }}", w.UNAVAILABLE),
         ),
@@ -411,6 +417,19 @@ MENDS = (
             (f"    {w.USE_PROXY}\n", ""),
             ("Proxy = $through; Part =", "Proxy = $null; Part ="),
         ),
+    ),
+    Mend(
+        "find-T6-certificates-come-before-downloads",
+        ENGINE,
+        (
+            in_order(
+                w.TRUST_FIRST,
+                "Invoke-Prefetch -Session $Session",
+                "foreach ($entry in $Entries) { if ($entry.Kind -cne",
+                within="Invoke-Sequence",
+            ),
+        ),
+        ((f"    {w.TRUST_FIRST}\n", ""), ("-cne 'certificate'", "-ceq 'certificate'")),
     ),
 )
 

@@ -51,7 +51,7 @@ def console() -> Console:
 
 @pytest.fixture
 def make_plan() -> Callable[..., BuildPlan]:
-    def make(target: str, settings: S, kubernetes: str = "1.35.6") -> BuildPlan[S]:
+    def make(target: str, settings: S, kubernetes: str = "1.35.6", minutes: int = 360) -> BuildPlan[S]:
         image = ImagePart(
             provider=target,
             windows={"release": "2022", "build": 20348},
@@ -62,6 +62,6 @@ def make_plan() -> Callable[..., BuildPlan]:
             files={},
             scripts={},
         )
-        return BuildPlan(image, BuildPart("node", target, {}, {}, {}, {}, {}, {}), settings)
+        return BuildPlan(image, BuildPart("node", target, {}, {}, {}, {}, {}, {}), settings, minutes)
 
     return make

@@ -176,7 +176,7 @@ def test_publish(
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
     case = json.loads(file.read_text())
-    plan = make_plan("aws", _settings(case["regions"], **case.get("settings", {})))
+    plan = make_plan("aws", _settings(case["regions"], **case.get("settings", {})), minutes=case.get("minutes", 360))
     cloud = Cloud(case, plan.image_id, journal)
     run = RunFacts({}, case.get("labels", {}), "2026-11-18T10:00:00Z", "run-2", "2026-11-18T18:00:00Z")
     built = CloudImage("ami-source", "us-east-1", "node-1", "available")

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from imagegen.errors import ConfigError, ImagegenError, PublishError
+from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
 from imagegen.providers.aws.client import PageError
 
 if TYPE_CHECKING:
@@ -79,8 +79,9 @@ def explain_errors(
 ) -> Iterator[None]:
     """Turn errors of the SDK into `failure` with a hint, or into ConfigError where the credentials are invalid.
 
-    A PublishError stays one, because credentials that publish an image were valid before. `copied_to` is the region of
-    a copy, which the account may not have enabled; `service` is the name of the service in permissions.
+    A PublishError stays one, because credentials that publish an image were valid before. Instead of a RefusedError, a
+    transient error becomes an UnavailableError. `copied_to` is the region of a copy, which the account may not have
+    enabled; `service` is the name of the service in permissions.
     """
     import botocore.exceptions as sdk
     from botocore.parsers import ResponseParserError
@@ -89,7 +90,7 @@ def explain_errors(
     try:
         yield
     except sdk.ClientError as error:
-        raise _from_answer(doing, error, failure, unusable, copied_to, service) from error
+        raise _from_answer(doing, error, _kind(failure, error), unusable, copied_to, service) from error
     except (
         sdk.NoCredentialsError,
         sdk.PartialCredentialsError,
@@ -103,13 +104,18 @@ def explain_errors(
         hint = "check the network and the region, then run it again"
         if copied_to and is_unknown_host(error):
             hint = f"check that AWS has a region {copied_to}, {_without(copied_to)}"
-        raise failure(f"{doing}: {error}", hint=hint, details=_notes(error)) from error
+        raise _kind(failure, error)(f"{doing}: {error}", hint=hint, details=_notes(error)) from error
     except PageError as error:
         hint = f"allow access to {error.host}, or set HTTPS_PROXY to a proxy that allows it; then run it again"
         raise failure(f"{doing}: {error}", hint=hint) from error
     except ResponseParserError as error:
         message = f"{doing}: the answer is truncated or not from AWS: {str(error).partition(chr(10))[0]}"
         raise failure(message, hint="run it again") from error
+
+
+def _kind(failure: type[ImagegenError], error: Exception) -> type[ImagegenError]:
+    passes = is_transient(error) and not is_unknown_host(error)
+    return UnavailableError if failure is RefusedError and passes else failure
 
 
 def _from_answer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.artifacts.lock import BaseForm, LockedBase
@@ -11,15 +11,22 @@ from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers import CloudImage
 from imagegen.providers.aws.faults import explain_errors, is_transient
 from imagegen.providers.aws.settings import IMDS_V2, OWNER, REGION, Settings
-from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT, is_same_image
+from imagegen.providers.tags import IMAGE_ID, NAME, PREFERENCE, REJECTED, REPORT, RUN_ID, is_same_image, labels_of
 from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
-    from mypy_boto3_ec2.type_defs import EbsBlockDeviceTypeDef, ImageTypeDef, TagTypeDef
+    from mypy_boto3_ec2.type_defs import (
+        BlockDeviceMappingTypeDef,
+        EbsBlockDeviceTypeDef,
+        FilterTypeDef,
+        ImageTypeDef,
+        TagTypeDef,
+    )
 
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
+DISABLED: Final = "disabled"
 # The root device of every Windows AMI; the template sets size and type of this disk.
 ROOT_DEVICE = "/dev/sda1"
 BASE_FORM = BaseForm(
@@ -45,7 +52,7 @@ def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, st
     return {"region": settings.region, "name": name, "owner": owner}
 
 
-def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
+def look_up_base(ec2: EC2Client, request: Mapping[str, str], settings: Settings) -> LockedBase:
     """Look up the newest base image that matches. Its name is the same in every region, but not its id."""
     label = f"{request['name']} of {request['owner']} in {request['region']}"
     with explain_errors(f"looking up the base image {label}", RefusedError):
@@ -66,6 +73,13 @@ def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
             f"the base image {newest['Name']}, {newest['ImageId']}, is not Windows with its disk at {ROOT_DEVICE}",
             hint="choose a base image that was made from one of Amazon's",
         )
+    plain = [disk["DeviceName"] for disk in newest.get("BlockDeviceMappings", []) if _stays_unencrypted(disk)]
+    if settings.encryption and plain:
+        raise ConfigError(
+            f"disks of the base image {newest['Name']}, {newest['ImageId']}, stay unencrypted: {', '.join(plain)}",
+            hint=f"choose a base image with no other disk than {ROOT_DEVICE}, which imagegen encrypts, or with other "
+            "disks that are encrypted",
+        )
     return LockedBase(
         request=dict(request),
         identity={"owner": request["owner"], "name": newest["Name"]},
@@ -83,6 +97,31 @@ def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[
     )
 
 
+def rejected_images(ec2: EC2Client, name: str, labels: Mapping[str, str]) -> list[ImageTypeDef]:
+    """The images of a config that were rejected, with exactly these labels. They are disabled, if that was allowed."""
+    filters: Sequence[FilterTypeDef] = [
+        {"Name": f"tag:{NAME}", "Values": [name]},
+        {"Name": f"tag:{REPORT}", "Values": [REJECTED]},
+    ]
+    found = ec2.describe_images(Owners=["self"], Filters=filters, IncludeDisabled=True)["Images"]
+    return [image for image in found if labels_of(tags_of(image)) == dict(labels)]
+
+
+def describe_rejected(image: ImageTypeDef, region: str) -> str:
+    """What to know about a rejected image, and how to delete it."""
+    ami = image["ImageId"]
+    can = "" if image["State"] == DISABLED else ", so clusters can still use it"
+    return (
+        f"{ami} in {region} was rejected, because the report of its machine was not as planned. It is {image['State']}"
+        f"{can}. To delete it: `{deregistration(ami, region)}`"
+    )
+
+
+def deregistration(ami: str, region: str) -> str:
+    """The command that deregisters an image and deletes its snapshots."""
+    return f"aws ec2 deregister-image --region {region} --image-id {ami} --delete-associated-snapshots"
+
+
 def ami_of(artifact: str, region: str) -> str | None:
     """The AMI of a region in an artifact of Packer's plugin: `us-east-1:ami-1,us-west-2:ami-2`.
 
@@ -93,13 +132,13 @@ def ami_of(artifact: str, region: str) -> str | None:
 
 
 def has_encrypted_disks(image: ImageTypeDef) -> bool:
-    """Whether an image is the encrypted one, and not the temporary image of which Packer makes an encrypted copy.
+    """Whether all disks of an image are encrypted. EC2 does not show it yet for a pending image."""
+    return image["State"] == PENDING or all(disk.get("Encrypted") for disk in _disks(image))
 
-    The temporary image has the same tags, but another name. EC2 does not show yet whether a pending image is encrypted.
-    """
-    return tags_of(image).get("Name") == image["Name"] and (
-        all(disk.get("Encrypted") for disk in _disks(image)) or image["State"] == PENDING
-    )
+
+def _stays_unencrypted(disk: BlockDeviceMappingTypeDef) -> bool:
+    """Whether a disk of a base image is not encrypted, and the builder does not encrypt it either."""
+    return disk.get("DeviceName") != ROOT_DEVICE and "Ebs" in disk and not disk["Ebs"].get("Encrypted")
 
 
 def snapshots_of(image: ImageTypeDef) -> list[str]:
@@ -125,7 +164,7 @@ def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:
     """The newest available or pending image; an image with a rejected report only where there is no other."""
     usable = (image for image in images if image["State"] in (AVAILABLE, PENDING))
     # Of several equal images, min returns the first.
-    return min(usable, key=lambda image: tags_of(image).get(REPORT) == REJECTED, default=None)
+    return min(usable, key=lambda image: PREFERENCE.get(tags_of(image).get(REPORT, ""), 1), default=None)
 
 
 def tags_of(resource: Tagged) -> dict[str, str]:
@@ -133,7 +172,9 @@ def tags_of(resource: Tagged) -> dict[str, str]:
 
 
 def cloud_image(image: ImageTypeDef, region: str) -> CloudImage:
-    return CloudImage(image["ImageId"], region, image["Name"], image["State"], tags_of(image).get(REPORT, ""))
+    tags = tags_of(image)
+    state = (image["ImageId"], region, image["Name"], image["State"])
+    return CloudImage(*state, tags.get(REPORT, ""), tags.get(RUN_ID, ""))
 
 
 def wait_until_available(
@@ -166,7 +207,10 @@ def wait_until_available(
 
     images = wait_for(poll, limit_s=limit_s, clock=clock, is_transient=is_transient)
     if images is None:
-        raise PublishError(f"{place} was not available within {limit_s / 60:g} minutes", hint=RERUN)
+        raise PublishError(
+            f"{place} was not available within the {limit_s / 60:g} min of timeouts.publish",
+            hint=f"{RERUN}; raise timeouts.publish, if AWS needs longer",
+        )
     return images[0] if images else None
 
 

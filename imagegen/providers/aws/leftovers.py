@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import Leftover, Remains
 from imagegen.providers.aws.faults import error_code, explain_errors, is_answer_from_aws
-from imagegen.providers.aws.images import Tagged, snapshots_of, tags_of
-from imagegen.providers.aws.publish import COPY_LIMIT_S
+from imagegen.providers.aws.images import AVAILABLE, Tagged, snapshots_of, tags_of
 from imagegen.providers.search import Search
-from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
+from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID, is_unjudged
 from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
-    from mypy_boto3_ec2.type_defs import ImageTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, ImageTypeDef
 
     Action = Callable[[Leftover], object]
 
@@ -42,12 +41,13 @@ KEY_PAIR: Final = "key pair"
 TERMINATION_LIMIT_S: Final = 600.0
 # A network interface and its security group outlive the instance for a moment.
 RELEASE_LIMIT_S: Final = 180.0
+# Within this time after its start, a run of another machine has usually seen that its copy failed. A run that has not
+# starts another copy.
+_FAILED_COPY_STAYS: Final = datetime.timedelta(hours=2)
 
 _OURS: Final[list[Any]] = [{"Name": "tag-key", "Values": [RUN_ID]}]
 _FAILED: Final = "failed"
 _UNFINISHED: Final = frozenset({"pending", _FAILED, "invalid", "error"})
-# The name of the temporary image of which Packer's plugin makes an encrypted copy.
-_TEMPORARY_NAME: Final = re.compile(r"[A-Za-z0-9]{7}\Z")
 
 
 def find(ec2_in: Callable[[str], EC2Client], region: str, copy_regions: Sequence[str] = ()) -> Remains:
@@ -69,14 +69,13 @@ def _listed(
 
 
 def is_left_over(image: ImageTypeDef) -> bool:
-    """Whether an image of a build is unfinished, or was created only to be copied."""
+    """Whether an image of a build is unfinished, or expired before it was judged."""
     tags = tags_of(image)
     # A finished image never expires, even when its owner disables it later.
     if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
         return False
-    # The name of an image that was created only to be copied differs from the name in its tags.
-    is_temporary = _TEMPORARY_NAME.match(image["Name"]) and tags.get("Name", image["Name"]) != image["Name"]
-    return image["State"] in _UNFINISHED or bool(is_temporary)
+    expired = image["State"] == AVAILABLE and is_unjudged(tags, datetime.datetime.now(datetime.UTC))
+    return image["State"] in _UNFINISHED or expired
 
 
 def is_failed_copy(image: ImageTypeDef) -> bool:
@@ -96,8 +95,7 @@ def _failed_copies(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     own = _own_images(ec2)
     for image in filter(is_failed_copy, own):
         copy = _leftover(COPIED_IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
-        # No run waits longer for a copy.
-        until = datetime.datetime.fromisoformat(image["CreationDate"]) + datetime.timedelta(seconds=COPY_LIMIT_S)
+        until = datetime.datetime.fromisoformat(image["CreationDate"]) + _FAILED_COPY_STAYS
         yield dataclasses.replace(copy, expires_at=until.strftime("%Y-%m-%dT%H:%M:%SZ"))
     yield from _snapshots(ec2, region, own)
 
@@ -246,7 +244,7 @@ def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Itera
             clock=clock,
             is_transient=lambda error: error_code(error) == "DependencyViolation",
         ),
-        KEY_PAIR: lambda pair: ec2.delete_key_pair(KeyPairId=pair.id),
+        KEY_PAIR: functools.partial(_delete_key_pair, ec2, clock),
     }
     for kind, action in actions.items():
         of_kind = [leftover for leftover in leftovers if leftover.kind == kind]
@@ -285,6 +283,17 @@ def _wait_until_terminated(ec2: EC2Client, clock: Clock, instance: Leftover) -> 
 
     if wait_for(poll, limit_s=TERMINATION_LIMIT_S, clock=clock) is None:
         raise PublishError(f"it did not terminate within {TERMINATION_LIMIT_S / 60:g} minutes")
+
+
+def _delete_key_pair(ec2: EC2Client, clock: Clock, pair: Leftover) -> None:
+    # EC2 answers that it has deleted a key pair also where there was none to delete.
+    ec2.delete_key_pair(KeyPairId=pair.id)
+    by_id: FilterTypeDef = {"Name": "key-pair-id", "Values": [pair.id]}
+    is_gone = wait_for(
+        lambda: not ec2.describe_key_pairs(Filters=[by_id])["KeyPairs"] or None, limit_s=RELEASE_LIMIT_S, clock=clock
+    )
+    if is_gone is None:
+        raise PublishError(f"EC2 still shows it after {RELEASE_LIMIT_S / 60:g} minutes")
 
 
 def _deregister(ec2: EC2Client, image: Leftover) -> None:

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
 
-SOURCE_LIMIT_S = 3600.0
-COPY_LIMIT_S = 2 * 3600.0
 # Longer than FAILING_LIMIT_S, so that the error has the reason instead of the time limit.
 REQUEST_LIMIT_S = 3600.0
 
@@ -60,7 +58,7 @@ def publish(
     clients: Clients, plan: BuildPlan[Settings], built: CloudImage, run: RunFacts, console: Console, clock: Clock
 ) -> Published:
     """Start all copies before waiting for the first. An error of one copy does not stop the others."""
-    source = Source(_wait_for_source(clients, built, run, console, clock), built.region, plan, run)
+    source = Source(_wait_for_source(clients, plan, built, run, console, clock), built.region, plan, run)
     _keep(clients(built.region), source.image)
     images, errors = [cloud_image(source.image, built.region)], dict[str, ImagegenError]()
     regions = [region for region in dict.fromkeys(plan.settings.publish.regions) if region != built.region]
@@ -82,7 +80,7 @@ def publish(
 
 
 def _wait_for_source(
-    clients: Clients, built: CloudImage, run: RunFacts, console: Console, clock: Clock
+    clients: Clients, plan: BuildPlan[Settings], built: CloudImage, run: RunFacts, console: Console, clock: Clock
 ) -> ImageTypeDef:
     ec2 = clients(built.region)
     with (
@@ -90,7 +88,7 @@ def _wait_for_source(
         explain_errors(f"reading {built.id} in {built.region}", PublishError),
     ):
         image = wait_until_available(
-            ec2, built.id, built.region, SOURCE_LIMIT_S, clock, lambda pending: _share(ec2, pending, run)
+            ec2, built.id, built.region, plan.publish_timeout_s, clock, lambda pending: _share(ec2, pending, run)
         )
     if image is None:
         raise missing_source(built.id, built.region)
@@ -191,7 +189,12 @@ class Copy:
 
     def _find_or_start(self) -> ImageTypeDef:
         ec2 = self.clients(self.region)
-        known = images_of(ec2, self.source.plan.image_id, self.source.run.labels)
+        # A copy has the name of its source, which no other image of this plan has: another build made that one.
+        known = [
+            image
+            for image in images_of(ec2, self.source.plan.image_id, self.source.run.labels)
+            if image["Name"] == self.source.name
+        ]
         usable = newest_usable(image for image in known if self._is_as_planned(image))
         if usable is not None:
             return usable
@@ -254,7 +257,8 @@ class Copy:
             self.console.task(f"waiting for {ami} in {self.region}", None),
             self._explain_errors(f"asking about {ami} in {self.region}"),
         ):
-            return wait_until_available(self.clients(self.region), ami, self.region, COPY_LIMIT_S, self.clock)
+            limit_s = self.source.plan.publish_timeout_s
+            return wait_until_available(self.clients(self.region), ami, self.region, limit_s, self.clock)
 
     def _complete(self, image: ImageTypeDef) -> None:
         """Set the tags and attributes that EC2 did not copy."""

@@ -43,7 +43,7 @@ def run_thorough_checks(clients: ServiceClients, settings: Settings, request: Ma
 
     def look() -> Iterator[Check]:
         nonlocal ami
-        base = look_up_base(clients("ec2", settings.region), request)
+        base = look_up_base(clients("ec2", settings.region), request, settings)
         ami = base.place["ami_id"]
         yield Check("base image", OK, f"{base.identity['name']}, {ami}")
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
 from imagegen.errors import RefusedError
 from imagegen.providers import RunFacts
-from imagegen.providers.azure.client import Arm, compute, resource_manager
-from imagegen.providers.azure.existing import definition_checks, existing_checks, version_checks
+from imagegen.providers.azure.client import Arm, compute, resource_manager, why_packer_cannot_sign_in
+from imagegen.providers.azure.disks import has_premium_storage
+from imagegen.providers.azure.existing import definition_checks, existing_checks, group_checks, version_checks
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.source import look_up_base
@@ -47,13 +48,18 @@ _TEMPORARY_GROUP: Final = (
 class _Size(TypedDict):
     """A size in the API of SKUs."""
 
+    name: str
     family: str
     capabilities: NotRequired[list[dict[str, str]]]
     restrictions: NotRequired[list[dict[str, str]]]
 
 
 def quick_checks(settings: Settings, run: RunFacts) -> list[Check]:
-    """Check sign-in, regions and the image definition, in three requests."""
+    """Check sign-in, regions, the image definition and the builder's own resource group, in at most four requests."""
+
+    reason, hint = why_packer_cannot_sign_in(run.environ, settings.auth)
+    if reason:
+        return [Check(SIGN_IN, WRONG, f"Packer cannot sign in: {reason}", hint, stops=True)]
 
     def look() -> Iterator[Check]:
         with resource_manager(run.environ, settings.auth, Deadline()) as arm:
@@ -90,7 +96,7 @@ def run_quick_checks(arm: Arm, settings: Settings) -> list[Check]:
     checks += run_check(
         "regions", lambda: _regions(arm, settings), explain_errors("asking which regions there are", RefusedError)
     )
-    return [*checks, *definition_checks(arm, settings)]
+    return [*checks, *definition_checks(arm, settings), *group_checks(arm, settings)]
 
 
 def run_thorough_checks(arm: Arm, settings: Settings, kubernetes: str) -> list[Check]:
@@ -187,6 +193,8 @@ def _unfit(size: _Size, settings: Settings) -> str:
         return "does not support TrustedLaunch"
     if settings.security_type == "ConfidentialVM" and not capabilities.get("ConfidentialComputingType"):
         return "does not support ConfidentialVM"
+    if has_premium_storage(size["name"]) and capabilities.get("PremiumIO", "").lower() == "false":
+        return "does not support premium storage, although its name says so"
     return ""
 
 

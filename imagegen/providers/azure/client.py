@@ -26,6 +26,15 @@ _IDS: Final = {
     "CLIENT_ID": "an application's id",
     "SUBSCRIPTION_ID": "a subscription's id",
 }
+SERVICE_PRINCIPAL: Final = ("TENANT_ID", "CLIENT_ID", "CLIENT_SECRET", "SUBSCRIPTION_ID")
+# The variables of a federated sign-in: of workload identities, GitHub and Azure DevOps.
+FEDERATED: Final = (
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+    "SYSTEM_OIDCREQUESTURI",
+    "SYSTEM_ACCESSTOKEN",
+)
 HOST: Final = "https://management.azure.com"
 
 
@@ -139,6 +148,25 @@ def credential_for(
         raise ConfigError(
             f"cannot sign in with {variables}: {error}", hint="correct or unset these variables"
         ) from error
+
+
+def why_packer_cannot_sign_in(environ: Mapping[str, str], auth: Auth) -> tuple[str, str]:
+    """Why Packer's plugin could not sign in where the SDK perhaps can, and what to do; empty where the plugin can.
+
+    With a secret it signs in as a service principal, and without secret and tenant as the machine's identity.
+    """
+    tenant = next((name for name in ("AZURE_TENANT_ID", "ARM_TENANT_ID") if environ.get(name)), "")
+    # The credential itself reports a missing secret that the config names.
+    if auth.method == "cli" or auth.client_secret_env or _variable(environ, "CLIENT_SECRET") or not tenant:
+        return "", ""
+    tokens = ", ".join(name for name in FEDERATED if environ.get(name))
+    reason = f"{tenant} is set, and no client secret" + (
+        f": it cannot use federated tokens ({tokens})" if tokens else ""
+    )
+    return reason, (
+        f"set AZURE_CLIENT_SECRET; or, on a machine with a managed identity, run `unset {tenant}`; "
+        "or run `az login`, and add `--set targets.azure.auth.method=cli`"
+    )
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:

@@ -51,16 +51,23 @@ def version_checks(arm: Arm, settings: Settings, kubernetes: str) -> list[Check]
     )
 
 
+def group_checks(arm: Arm, settings: Settings) -> list[Check]:
+    """Check the resource group that the config names. Packer's plugin builds wherever it is."""
+    group = settings.build_resource_group
+    if group is None:
+        return []
+    path = f"{arm.root}/resourceGroups/{group}"
+    return _find(
+        f"resource group {group}", lambda subject: [_placed(subject, arm.get(path, "2021-04-01"), settings.location)]
+    )
+
+
 def existing_checks(arm: Arm, settings: Settings) -> Iterator[Check]:
-    """Check the resource group, key vault, network and disk encryption set that the config names."""
+    """Check the key vault, network and disk encryption set that the config names."""
     location = settings.location
-    if group := settings.build_resource_group:
-        path = f"{arm.root}/resourceGroups/{group}"
-        yield from _find(
-            f"resource group {group}", lambda subject: [_placed(subject, arm.get(path, "2021-04-01"), location)]
-        )
-        if vault := settings.key_vault:
-            yield from _find(f"key vault {vault}", lambda subject: [_vault(arm, subject, path, vault, location)])
+    if vault := settings.key_vault:
+        path = f"{arm.root}/resourceGroups/{settings.build_resource_group}"
+        yield from _find(f"key vault {vault}", lambda subject: [_vault(arm, subject, path, vault, location)])
     if network := settings.network.virtual_network:
         yield from _find(f"virtual network {network}", lambda subject: _network(arm, settings, subject, network))
     if keys := settings.disk_encryption_set:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import ConfigError, ImagegenError, PublishError
+from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
 
 if TYPE_CHECKING:
     from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
@@ -120,21 +120,25 @@ def is_broken_off(error: ClientAuthenticationError) -> bool:
 def explain_errors(doing: str, failure: type[ImagegenError], *, missing: str = "") -> Iterator[None]:
     """Turn errors of the SDK into `failure` with a hint, or into ConfigError where the credentials are invalid.
 
-    A PublishError stays one, because credentials that publish an image were valid before. `missing` is the hint of a
-    ConfigError for status 404; without it, that is a `failure` too.
+    A PublishError stays one, because credentials that publish an image were valid before. Instead of a RefusedError, a
+    transient error becomes an UnavailableError. `missing` is the hint of a ConfigError for status 404; without it, that
+    is a `failure` too.
     """
     from azure.core import exceptions as sdk
+
+    def kind(error: Exception) -> type[ImagegenError]:
+        return UnavailableError if failure is RefusedError and is_transient(error) else failure
 
     try:
         yield
     except NotAzureError as error:
         raise _intercepted(doing, error, failure) from error
     except sdk.ClientAuthenticationError as error:
-        raise _not_signed_in(doing, error, failure) from error
+        raise _not_signed_in(doing, error, kind(error)) from error
     except sdk.HttpResponseError as error:
-        raise _from_answer(doing, error, failure, missing) from error
+        raise _from_answer(doing, error, kind(error), missing) from error
     except sdk.AzureError as error:
-        raise failure(f"{doing}: {first_line(error)}", hint=_NETWORK_HINT, details=_notes(error)) from error
+        raise kind(error)(f"{doing}: {first_line(error)}", hint=_NETWORK_HINT, details=_notes(error)) from error
 
 
 def _not_signed_in(doing: str, error: ClientAuthenticationError, failure: type[ImagegenError]) -> ImagegenError:

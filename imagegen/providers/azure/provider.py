@@ -14,7 +14,14 @@ from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFact
 from imagegen.providers.azure import checks, gallery, source, tags
 from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
-from imagegen.providers.azure.client import compute, credential_for, resource_manager, subscription_of
+from imagegen.providers.azure.client import (
+    FEDERATED,
+    SERVICE_PRINCIPAL,
+    compute,
+    credential_for,
+    resource_manager,
+    subscription_of,
+)
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.settings import Place, PlaceAuth, Settings
 from imagegen.providers.provider import Provider
@@ -162,22 +169,16 @@ PROVIDER: Final = Provider[Settings, Place](
             "ZonalAllocationFailed",
         }
     ),
-    # Service principals with both prefixes, managed identities, and the tokens of two CI systems.
+    # Service principals with a secret, managed identities, and the settings of `az`.
     environment=frozenset(
         {
-            "AZURE_*",
-            "ARM_*",
-            "MSI_ENDPOINT",
-            "MSI_SECRET",
-            "IDENTITY_ENDPOINT",
-            "IDENTITY_HEADER",
-            "IMDS_ENDPOINT",
-            "ACTIONS_ID_TOKEN_REQUEST_URL",
-            "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
-            "SYSTEM_ACCESSTOKEN",
-            "SYSTEM_OIDCREQUESTURI",
+            *(f"{prefix}_{name}" for prefix in ("AZURE", "ARM") for name in SERVICE_PRINCIPAL),
+            *("MSI_ENDPOINT", "MSI_SECRET", "IDENTITY_ENDPOINT", "IDENTITY_HEADER", "IMDS_ENDPOINT"),
+            *("AZURE_CONFIG_DIR", "AZURE_EXTENSION_DIR", "AZURE_CLOUD_*", "AZURE_CORE_*"),
         }
     ),
+    # Federated tokens, certificates and users, and what two CI systems make such tokens from.
+    unused_credentials=frozenset({"AZURE_*", "ARM_*", *FEDERATED}),
     # The resource group, or every resource in the operator's own group.
     traces=r"\bpkr[-A-Za-z0-9]+",
     advice="The password of the machine is lost. To inspect it: `az vm run-command invoke --command-id "
@@ -195,6 +196,7 @@ PROVIDER: Final = Provider[Settings, Place](
     find_built=find_built,
     read_built=read_built,
     mark=mark,
+    build_again=gallery.build_again,
     publish=publish,
     place=place,
     leftovers=leftovers,

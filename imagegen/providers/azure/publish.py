@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
 
-# Replication of a Windows image to a far region takes up to an hour on a bad day.
-LIMIT_S = 2 * 3600.0
 # The attempts of an update that conflicts with another update, and the pause between them.
 ATTEMPTS = 5
 ATTEMPT_PAUSE_S = 30.0
@@ -54,7 +52,7 @@ def publish(
     regions = tuple(dict.fromkeys(region_key(name) for name in [settings.location, *settings.publish.regions]))
     work = _Publishing(
         *(client, definition_of(settings), built.id.rpartition("/")[2], regions, settings.publish.replicas),
-        *(console, clock),
+        *(plan.publish_timeout_s, console, clock),
     )
     version, made = work.replicate(work.settle(is_settled, "reading {}"))
     images = tuple(CloudImage(version.id or built.id, region, work.label, "available") for region in regions)
@@ -68,6 +66,7 @@ class _Publishing:
     name: str
     regions: tuple[str, ...]
     copies: int
+    limit_s: float
     console: Console
     clock: Clock
 
@@ -159,14 +158,17 @@ class _Publishing:
             explain_errors(f"reading {self.label}", PublishError),
         ):
             try:
-                version = wait_for(poll, limit_s=LIMIT_S, clock=self.clock, is_transient=is_transient)
+                version = wait_for(poll, limit_s=self.limit_s, clock=self.clock, is_transient=is_transient)
             except ResourceNotFoundError as error:
                 raise PublishError(
                     f"{self.label} was deleted after it was built",
                     hint="run `imagegen build`, which builds the image again",
                 ) from error
             if version is None:
-                raise PublishError(f"{self.label} was not replicated within {LIMIT_S / 60:g} minutes", hint=RERUN)
+                raise PublishError(
+                    f"{self.label} was not replicated within the {self.limit_s / 60:g} min of timeouts.publish",
+                    hint=f"{RERUN}; raise timeouts.publish, if Azure needs longer",
+                )
         return version
 
     def update(self, version: GalleryImageVersion, *, may_fail: bool) -> bool:

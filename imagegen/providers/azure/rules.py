@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen import judging
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule, simple_rule
+from imagegen.providers.azure.disks import azure_size_premium as azure_size_premium
 from imagegen.providers.azure.gmsa import gmsa_known as gmsa_known
 from imagegen.providers.azure.gmsa import gmsa_on_azure as gmsa_on_azure
 from imagegen.providers.azure.nesting import hyper_v_size as hyper_v_size

@@ -10,6 +10,7 @@ from packaging.version import Version
 
 from imagegen.artifacts.lock import BaseForm, LockedBase
 from imagegen.errors import ConfigError, RefusedError
+from imagegen.providers.azure.disks import has_premium_storage
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.gallery import fixed_version
 from imagegen.providers.azure.settings import LOCATION, RESOURCE_NAME, Settings
@@ -75,6 +76,7 @@ def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
     return {
         "location": settings.location,
         "vm_sizes": settings.vm_sizes,
+        "premium_sizes": [size for size in settings.vm_sizes if has_premium_storage(size)],
         "resource_group": gallery.resource_group,
         "gallery": gallery.name,
         "definition": gallery.definition,

@@ -36,6 +36,8 @@ class Fault:
     """The exit code of a build of the shipped configs."""
     injectors: Mapping[str, Injector] = dataclasses.field(default_factory=dict)
     needs_publish_region: bool = False
+    sets: tuple[str, ...] = ()
+    """Settings with which the build ends soon, as `--set` has them. Those of the user come after them."""
 
     @property
     def clouds(self) -> tuple[str, ...]:

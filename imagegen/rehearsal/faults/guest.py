@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Part of the id of every service resource. Each node image has services.
 _SERVICE = "/service:"
+_AWAY_S = 5.0
 
 
 def wrong_bytes(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
@@ -69,6 +70,22 @@ def engine_killed(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
     return lambda: len(killed)
 
 
+def winrm_away(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
+    """Loses the connections of the machine once, when it is about to set a service, and accepts none for a while."""
+    lost: list[str] = []
+
+    def hook(_identity: MachineIdentity, machine: Machine, server: WinRMServer) -> None:
+        def disconnect(resource: str) -> None:
+            if _SERVICE in resource and not lost:
+                lost.append(resource)
+                server.disconnect(_AWAY_S)
+
+        machine.before_set = disconnect
+
+    sandbox.machine_hooks.append(hook)
+    return lambda: len(lost)
+
+
 def silent_guest(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
     """Makes the machine unreachable from its first restart on."""
     silenced: list[str] = []
@@ -82,3 +99,18 @@ def silent_guest(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
 
     sandbox.machine_hooks.append(hook)
     return lambda: len(silenced)
+
+
+def wrong_report(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
+    """Makes the machine report another plan than the one of the tree."""
+    spoilt: list[str] = []
+
+    def hook(identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
+        def spoil(report: dict[str, object]) -> None:
+            spoilt.append(identity.address)
+            report["plan_sha256"] = "0" * 64
+
+        machine.before_report = spoil
+
+    sandbox.machine_hooks.append(hook)
+    return lambda: len(spoilt)

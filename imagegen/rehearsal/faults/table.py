@@ -36,7 +36,13 @@ _SHARED: Final = (
     ),
     Fault("resource-fails", "Windows refuses to set a resource.", ExitCode.BUILD),
     Fault("engine-killed", "The engine's process on the machine is killed in the middle of a phase.", ExitCode.BUILD),
-    Fault("silent-guest", "The machine does not come back after its first restart.", ExitCode.BUILD),
+    Fault("wrong-report", "The machine reports another plan than that of the tree.", ExitCode.BUILD),
+    Fault(
+        "silent-guest",
+        "The machine does not come back after its first restart. timeouts.restart is one minute.",
+        ExitCode.BUILD,
+        sets=("timeouts.restart=1",),
+    ),
     Fault(
         "slow-clean-up",
         "Packer's clean-up takes ten seconds longer. imagegen waits for it, also after Ctrl-C.",
@@ -66,6 +72,7 @@ _GUEST_INJECTORS: Final[Mapping[str, Injector]] = {
     "wrong-bytes": guest.wrong_bytes,
     "resource-fails": guest.resource_fails,
     "engine-killed": guest.engine_killed,
+    "wrong-report": guest.wrong_report,
     "silent-guest": guest.silent_guest,
 }
 
@@ -93,6 +100,11 @@ def find_faults(names: Sequence[str], provider: str) -> tuple[Fault, ...]:
                 f'--fault: the fault "{name}" is not supported on {provider}', hint=f"supported: {', '.join(supported)}"
             )
     return tuple(FAULTS[name] for name in dict.fromkeys(names))
+
+
+def settings_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The settings of the faults with these names, as `--set` has them. An unknown name has none."""
+    return tuple(value for name in dict.fromkeys(names) if name in FAULTS for value in FAULTS[name].sets)
 
 
 def check_publish_region(faults: Sequence[Fault], settings: FaultSettings, target: str) -> None:

@@ -139,9 +139,13 @@ def _steps(run: PhaseRun, phase: Phase, own: list[Item], plan_sha256: str) -> No
     run.state.keep_phase(phase.name, "started", restart=kept, ms=0)
     for item in (item for item in run.items if item.phase in earlier and not item.repeated):
         converge(run, item, quiet=True)
+    certificates = [item for item in own if item.kind == "certificate"]
+    for item in certificates:
+        converge(run, item)
     prefetch(run, own)
     for item in own:
-        converge(run, item)
+        if item not in certificates:
+            converge(run, item)
     last = phase is run.plan.phases[-1]
     facts = _verify(run) if last else {}
     run.restart = run.restart or run.machine.restart_pending()

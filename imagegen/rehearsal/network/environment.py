@@ -32,7 +32,8 @@ _REMOVED = frozenset(
 
 def is_removed(name: str) -> bool:
     """Whether a variable of the parent must not be passed to a child process."""
-    removed = _REMOVED.union(import_variables(), *(provider(cloud).environment for cloud in PROVIDERS))
+    clouds = [provider(cloud) for cloud in PROVIDERS]
+    removed = _REMOVED.union(import_variables(), *(cloud.environment | cloud.unused_credentials for cloud in clouds))
     return any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in removed)
 
 

@@ -25,5 +25,8 @@ class Guest(Protocol):
     def run(self, command: str, write: Write) -> Result:
         """Run a command and return its result."""
 
+    def disconnected(self) -> None:
+        """The connections were lost while a command runs. The command continues, and nobody gets its result."""
+
     def restarted(self) -> None:
         """The machine went down for the restart that a result announced: nothing of before runs any more."""

@@ -93,6 +93,12 @@ class WinRMServer:
         self._down_until = self._clock() + self._restart_s
         self._guest.restarted()
 
+    def disconnect(self, away_s: float) -> None:
+        """Lose the connections, and accept none for a while. Shells and their commands continue."""
+        self._guest.disconnected()
+        self._down_until = self._clock() + away_s
+        self._listener.drop_connections()
+
     def start(self) -> None:
         """Start to listen."""
         self._thread.start()

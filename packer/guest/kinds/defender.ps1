@@ -1,8 +1,9 @@
 @{
     Get  = { param($Resource)
+        $kind, $wanted = if ($null -eq $Resource.path) { 'process', $Resource.process } else { 'path', $Resource.path }
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {
-            try { $excluded = @((Get-MpPreference -ErrorAction Stop).ExclusionProcess); break }
+            try { $excluded = @((Get-MpPreference -ErrorAction Stop)."Exclusion$kind"); break }
             catch { $why = $_.Exception.Message }
             $service = 'HKLM:\SYSTEM\CurrentControlSet\Services\WinDefend'
             $there = $null -ne (Get-RegistryValue -Key $service -Name 'ImagePath')
@@ -15,10 +16,15 @@
             if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }
             Start-Sleep -Seconds 2
         }
-        foreach ($process in $excluded) {
-            if (Test-SameText -Left $process -Right $Resource.process -IgnoreCase) { return [ordered]@{ process = [string]$process } }
+        foreach ($known in $excluded) {
+            if (Test-SameText -Left $known -Right $wanted -IgnoreCase) { return [ordered]@{ $kind = [string]$known } }
         }
     }
-    Test = { param($Resource, $Now) if ($null -eq $Now) { "Defender scans the files that $($Resource.process) opens" } }
-    Set  = { param($Resource) $null = Add-MpPreference -ExclusionProcess $Resource.process -ErrorAction Stop }
+    Test = { param($Resource, $Now)
+        if ($null -eq $Now) { if ($null -eq $Resource.path) { "Defender scans the files that $($Resource.process) opens" } else { "Defender scans $($Resource.path)" } }
+    }
+    Set  = { param($Resource)
+        if ($null -eq $Resource.path) { $null = Add-MpPreference -ExclusionProcess $Resource.process -ErrorAction Stop }
+        else { $null = Add-MpPreference -ExclusionPath $Resource.path -ErrorAction Stop }
+    }
 }

@@ -44,7 +44,7 @@ def test_a_build_sees_its_own_clouds_credentials_and_its_own_variables_only() ->
     ("cloud", "own"),
     [
         ("aws", {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_AUTHORIZATION_TOKEN"}),
-        ("azure", {"ARM_CLIENT_SECRET", "AZURE_CLIENT_SECRET", "MSI_SECRET", "SYSTEM_ACCESSTOKEN"}),
+        ("azure", {"ARM_CLIENT_SECRET", "AZURE_CLIENT_SECRET", "MSI_SECRET"}),
     ],
 )
 def test_a_cloud_names_its_credentials_and_no_others(cloud: str, own: set[str]) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build.events import BrokenEvent, GuestEvent
-from imagegen.build.packer import BuildOutput, CloudSide, OnError, build_tree, validate_tree
+from imagegen.build.packer import BuildOutput, CloudSide, OnError, PackerError, build_tree, validate_tree
 from imagegen.build.packer_output import BuildLog
 from imagegen.build.process import Completed, Terminal
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
+from imagegen.build.verdict import VerdictPipe
 from imagegen.errors import BuildError, RefusedError, ToolError
 from imagegen.providers.provider import provider
 
@@ -86,6 +87,7 @@ def build(
     on_error: str = "cleanup",
     errors: Sequence[str] = (),
     sees: Sequence[str] = (),
+    verdict: VerdictPipe | None = None,
 ) -> str:
     def stream(
         argv: Sequence[str | Path],
@@ -100,7 +102,7 @@ def build(
         orphan: Orphan = _NOT_LOGGED,
         terminal: Terminal | None = None,
     ) -> int:
-        assert (on_error_line is not None, watch) == (True, None)
+        assert (on_error_line is not None, watch) == (True, verdict.answer if verdict else None)
         flags = ["-machine-readable", f"-on-error={on_error}", "-color=false"]
         assert (list(map(str, argv)), terminal) == (["/t/packer", "build", *flags, "."], None)
         assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
@@ -127,6 +129,7 @@ def build(
         timeout_s=9,
         cloud=CloudSide(frozenset({"ARM_*"}), frozenset(), r"\bi-[0-9a-f]+|\bpacker_\w+", "delete it by hand"),
         on_error=OnError(on_error),
+        verdict=verdict,
         stream=stream,
     )
 
@@ -156,6 +159,10 @@ def test_where_packer_asks_the_artifact_is_what_it_tells_people(tmp_path: Path) 
         ([phase("failed", "the restart was not taken"), _ERROR], 1, "phase-2 failed: the restart was not taken"),
         ([_ERROR], 1, "Packer failed: Script exited with non-zero exit status: 6. Allowed exit codes are: [0 3010]"),
         (["1,,ui,error,Error: Unsupported argument\\n\\n  on x line 1:"], 1, "Packer failed: Unsupported argument"),
+        ([f"1,{_TARGET},error,unexpected EOF"], 1, "Packer failed: its plugin crashed"),
+        ([_ERROR.replace(" 6.", " 16001.")], 1,
+         "Packer failed: its plugin lost the WinRM connection to the machine; a newer version of the plugin connects "
+         "again"),
         (["panic: oh no"], 2, "Packer failed without an error message"),
         ([said("all is well")], 0, "Packer failed: it ended with code 0 but made no artifact"),
         ([resource("failed", "ignored by the tree"), *_ARTIFACT], 0,
@@ -166,6 +173,53 @@ def test_a_failure_says_what_failed(tmp_path: Path, lines: list[str], code: int,
     with pytest.raises(BuildError) as caught:
         build(tmp_path, lines, code)
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize("on_error", ["cleanup", "abort"])
+def test_a_rejected_report_is_the_error_and_not_what_packer_was_told(tmp_path: Path, on_error: str) -> None:
+    refused = f"1,{_TARGET},error,Script exited with non-zero exit status: 1. Allowed exit codes are: [0]"
+    kept = said('Step "StepProvision" failed, aborting...')
+    with VerdictPipe(tmp_path / "verdict.pipe", lambda: None) as verdict:
+        verdict.rejection = "the report is of another build"
+        with pytest.raises(BuildError) as caught:
+            build(tmp_path, [refused, *([kept] if on_error == "abort" else [])], 1, on_error=on_error, verdict=verdict)
+        # What Packer did after all counts.
+        assert build(tmp_path, _ARTIFACT, verdict=verdict).startswith("us-east-1:ami-1")
+    error = caught.value
+    assert error.message == "no image was made: the report is of another build"
+    assert error.details == (f"the full log: {tmp_path / 'logs' / 'packer.log'}",)
+    assert ("delete it by hand" if on_error == "abort" else "`reports`") in error.hint
+
+
+def test_the_reasons_of_a_rejected_template_are_among_the_causes(tmp_path: Path) -> None:
+    """As version 2.6.3 of Azure's plugin says it: Packer's own error has only the outer code."""
+    template = (
+        "ERROR: -> InvalidTemplateDeployment : See inner errors.\\n==> %s: ERROR:   -> SkuNotAvailable : try another"
+    )
+    outer = "unexpected status 400 (400 Bad Request) with error: InvalidTemplateDeployment"
+    with pytest.raises(PackerError) as caught:
+        build(tmp_path, [said(template % _TARGET), f"1,{_TARGET},error,{outer}"], 1)
+    assert caught.value.message == f"Packer failed: {outer}"
+    assert caught.value.causes == (
+        outer,
+        "InvalidTemplateDeployment : See inner errors.",
+        "SkuNotAvailable : try another",
+    )
+    assert "Packer: SkuNotAvailable : try another" in caught.value.details
+
+
+def test_a_resource_that_failed_is_no_lack_of_capacity(tmp_path: Path) -> None:
+    with pytest.raises(PackerError) as caught:
+        build(tmp_path, [resource("failed", "QuotaExceeded"), f"1,{_TARGET},error,QuotaExceeded"], 1)
+    assert caught.value.causes == ()
+
+
+@pytest.mark.parametrize("error", ["unexpected EOF", "connection is shut down"])
+def test_what_a_plugin_that_crashed_had_made_is_named(tmp_path: Path, error: str) -> None:
+    with pytest.raises(PackerError) as caught:
+        build(tmp_path, [*_MADE, f"1,{_TARGET},error,{error}"], 1)
+    assert (caught.value.crashed, caught.value.hint) == (True, _LEFT.format(tree=tmp_path))
+    assert caught.value.details[0] == f"Packer: {error}"
 
 
 def test_a_failure_tells_the_file_of_the_step_the_last_lines_and_the_log(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from imagegen.build.packer import build_on_first
+from imagegen.build.packer import PackerError, build_on_first
 from imagegen.console import Console
 from imagegen.errors import BuildError
 
@@ -18,7 +18,8 @@ def test_the_next_size_is_tried_and_what_the_first_left_is_told() -> None:
     def build(size: str) -> str:
         tried.append(size)
         if size == "large":
-            raise BuildError("Packer failed: NoneLeft, sorry", hint="Packer did not delete packer_1\ndelete it")
+            left = "Packer did not delete packer_1\ndelete it"
+            raise PackerError("Packer failed: 400", hint=left, causes=["400", "NoneLeft : sorry"])
         return f"made on {size}"
 
     console = Console(output, plain=True)
@@ -35,7 +36,7 @@ def test_the_next_size_is_tried_and_what_the_first_left_is_told() -> None:
 @pytest.mark.parametrize(("message", "sizes"), [("Packer failed", ["a", "b"]), ("NoneLeft", ["a"])])
 def test_other_failures_and_the_last_size_end_it(message: str, sizes: list[str]) -> None:
     def build(_size: str) -> str:
-        raise BuildError(message)
+        raise PackerError(message, causes=[message])
 
     with pytest.raises(BuildError, match=message):
         build_on_first(sizes, build, no_capacity={"NoneLeft"}, console=Console(io.StringIO(), plain=True))

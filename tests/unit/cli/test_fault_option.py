@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from imagegen.build import process
 from imagegen.cli.main import cli
-from imagegen.errors import ConfigError, ExitCode, ImagegenError
+from imagegen.errors import BuildError, ConfigError, ExitCode, ImagegenError
+from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.faults.fault import FaultSettings
-from imagegen.rehearsal.faults.table import FAULTS, check_publish_region, find_faults
+from imagegen.rehearsal.faults.table import FAULTS, check_publish_region, find_faults, settings_of
 from tests.conftest import REPOSITORY
 
 SHIPPED = Path("configs/windows-2022-containerd.yaml")
@@ -40,7 +44,7 @@ def refusal(*words: str) -> ImagegenError:
         (
             ["--target", "azure", "--rehearse", "--fault", "quota", "--fault", "same-client-token"],
             '--fault: the fault "same-client-token" is not supported on azure',
-            f"supported: {', '.join(sorted(set(FAULTS) - {'same-client-token'}))}",
+            f"supported: {', '.join(sorted({name for name, fault in FAULTS.items() if 'azure' in fault.clouds}))}",
         ),
     ],
     ids=["without --rehearse", "unknown", "of another cloud"],
@@ -59,6 +63,21 @@ def test_faults_of_publishing_need_somewhere_to_publish_to() -> None:
         check_publish_region(faults, settings, "aws")
     assert raised.value.hint == "add a region: --set targets.aws.publish.regions=[…]"
     check_publish_region(find_faults(["quota"], "aws"), settings, "aws")
+
+
+def test_a_fault_brings_the_settings_with_which_the_build_ends_soon() -> None:
+    assert settings_of(["quota", "silent-guest", "silent-guest", "nothing"]) == ("timeouts.restart=1",)
+
+
+def test_a_rehearsal_that_takes_too_long_is_a_failed_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stream(*_: object, **__: object) -> int:
+        raise TimeoutError("imagegen build did not end within 900 s")
+
+    monkeypatch.setattr(process, "stream", stream)
+    sandbox: Any = SimpleNamespace(child_environ=dict)
+    with pytest.raises(BuildError, match="imagegen build did not end within 900 s") as raised:
+        rehearse._run_child([], sandbox, {}, print)
+    assert "--set timeouts.restart=1" in raised.value.hint
 
 
 def test_the_catalogue_lists_them() -> None:

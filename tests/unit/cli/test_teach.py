@@ -294,7 +294,7 @@ def test_a_rule_is_explained_by_an_example() -> None:
 def test_a_rule_says_its_reason_and_what_an_example_supposes() -> None:
     told = run(rules.rules, "support-ends-soon").stdout
     assert "\nWhy: nodes of this image may run longer than the support" in told
-    assert "\nThis breaks it (if today is 2026-12-15):\n" in told
+    assert "\nThis breaks it (if today is 2027-02-28):\n" in told
     assert "\n  kubernetes.version: support of Kubernetes 1.35 ends on 2027-02-28\n" in told
 
 

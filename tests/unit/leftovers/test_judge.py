@@ -71,6 +71,7 @@ def leftover(run_id: str, expires_at: str, kind: str = "instance") -> Leftover:
         (leftover("dead", PAST, "image"), False, "run alive on this machine waits for this image"),
         (leftover("unknown", PAST, "image"), False, "run alive on this machine waits for this image"),
         (leftover("dead", PAST, "gallery version"), False, "run alive on this machine waits for this image"),
+        (leftover("dead", PAST, "copied image"), False, "run alive on this machine waits for this image"),
         (leftover("dead", PAST, "snapshot"), False, "run alive on this machine waits for this image"),
     ],
 )

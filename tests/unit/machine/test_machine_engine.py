@@ -377,3 +377,20 @@ def test_event_lines_are_short_ascii(bench: Bench) -> None:
     assert 90 < len(reasons[0]) < 600
     assert len(reasons[1]) == 600
     json.loads(bench.machine.files.read(rf"{HOME}\report.json").decode("ascii"))
+
+
+def test_certificates_come_before_the_downloads(bench: Bench) -> None:
+    """The host of an artifact may have a certificate that Windows trusts only with them."""
+    root = b"the bytes of a root certificate"
+    named = {"store": "Root", "subject": "CN=Example Root", "sha256": hashlib.sha256(root).hexdigest()}
+    named["thumbprint"] = hashlib.sha1(root, usedforsecurity=False).hexdigest().upper()
+    certificate = ("certificate", {**named, "source": bench.text("root.cer", root)})
+    bench.machine.files.make_folder(r"C:\k")
+    bench.bundle({"phase-1": [bench.binary("tool"), certificate]})
+    events = [event for event in bench.done("phase-1") if event["event"] in ("artifact", "resource")]
+    assert [event.get("name") or event["id"].partition("/")[2][:11] for event in events] == [
+        "certificate",
+        "tool",
+        "tool",
+        r"file:C:\k\t",
+    ]

@@ -31,6 +31,9 @@ def test_the_script_makes_the_models_task() -> None:
     task: dict[str, Any] = {name: value for name, value in FACTS["task"].items() if value is not True}
     fixed = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in task.items()}
     planned = {**fixed, "repeats_for_s": "$null", **{name: f"$Resource.{name}" for name in TASK}}
+    planned |= {"triggers": "$trigger", "start": "$start"}
+    by_time = f"{{ '{task['triggers']}', '{task['start']}' }}"
+    assert f"$trigger, $start = if ($null -ne $Resource.every_s) {by_time} else {{ 'BootTrigger', '' }}" in test
     assert dict(re.findall(r"@\('(\w+)', ([^()]+)\)", test)) == planned
     values = dict(re.findall(r"@\('(\w+)', '[^']+', ([^()]+)\)", get))
     names = {name.lower() for name in re.findall(r"'(Triggers|Actions)'", get)}
@@ -39,7 +42,25 @@ def test_the_script_makes_the_models_task() -> None:
     assert defaults.items() <= values.items()
     xml = {"StartBoundary": "start", "MultipleInstancesPolicy": "parallel", "Priority": "priority", "UserId": "account"}
     assert [name for name in xml if f"<{name}>{task[xml[name]]}</{name}>" not in put] == []
-    assert f"<Triggers><{task['triggers']}><Repetition>" in put
+    assert "$trigger = '<BootTrigger />'" in put
+    assert f"if ($null -ne $Resource.every_s) {{ $trigger = '<{task['triggers']}><Repetition>" in put
+    assert '-Triggers "<Triggers>$trigger</Triggers>"' in put
+
+
+def test_a_task_at_the_start_of_windows(bench: Bench) -> None:
+    """A task of times in its place is found, and replaced."""
+    at_start = {name: value for name, value in TASK.items() if name != "every_s"}
+    bench.machine.files.make_folder(TASK["program"].rpartition("\\")[0])
+    bench.machine.files.write(TASK["program"], b"x")
+    bench.bundle({"phase-1": [("task", {"name": "t", **TASK})]})
+    bench.done("phase-1")
+    bench.bundle({"phase-1": [("task", {"name": "t", **at_start})]})
+    found = bench.events(bench.run("phase-1", "-Check"), "resource")[0]["reason"]
+    assert "triggers is TimeTrigger, not BootTrigger; start is 2020-01-01T00:00:00Z, not " in found
+    assert "every_s is 600, not None" in found
+    bench.done("phase-1")
+    facts = bench.kept("report.json")["resources"][0]["facts"]
+    assert (facts["triggers"], facts["start"], facts["every_s"]) == ("BootTrigger", "", None)
 
 
 def test_the_report_has_the_facts_in_the_order_of_the_script(bench: Bench) -> None:

@@ -36,7 +36,6 @@ from imagegen.manifest.record import (
     judge_report,
     make_manifest,
     record_artifacts,
-    rejected_report,
 )
 from imagegen.manifest.store import ATTESTATION, SBOM, Listing, LocalStore, manifest_bytes
 from imagegen.plan.model import (
@@ -117,6 +116,7 @@ def test_a_second_put_of_the_same_writes_nothing(store: LocalStore) -> None:
 
 
 REPORT: dict[str, Any] = {"report": {"report_version": 1}, "report_missing": None}
+ANEW: dict[str, Any] = {"report": {"report_version": 2}, "report_missing": None}
 PUBLISHED = RecordedPublish(version="node", images=[HOME])
 RUN = {"run_id": "run-1", "finished": LATEST}
 OTHER_RUN = {"run_id": "run-2", "finished": "2026-11-19T11:00:00Z"}
@@ -142,6 +142,12 @@ OTHER_RUN = {"run_id": "run-2", "finished": "2026-11-19T11:00:00Z"}
         ({"notes": {"a": 1, "b": 1}}, LATER | {"notes": {"b": 2}}, {"notes": {"a": 1, "b": 2}}),
         ({}, LATER | {"built": None}, {}),
         ({}, LATER | {"built": FAR}, LATER | {"built": FAR}),
+        (
+            REPORT | {"published": PUBLISHED, "notes": {"a": 1}},
+            LATER | {"built": FAR} | ANEW,
+            LATER | {"built": FAR} | ANEW,
+        ),
+        (REPORT | {"published": PUBLISHED}, LATER | {"built": FAR}, REPORT | {"published": PUBLISHED}),
         ({"built": None}, LATER, LATER),
         (RUN, LATER | {"run_id": None, "finished": None}, RUN),
         (RUN, LATER | {"built": FAR} | OTHER_RUN, LATER | {"built": FAR} | OTHER_RUN),
@@ -156,6 +162,8 @@ OTHER_RUN = {"run_id": "run-2", "finished": "2026-11-19T11:00:00Z"}
         "notes added",
         "how it was made stays",
         "built anew",
+        "built anew with its own report and regions",
+        "no report is replaced by none",
         "built at last",
         "the run that built it stays",
         "another run built it anew",
@@ -324,6 +332,7 @@ PLAN = BuildPlan(
         {"allow_eol": True},
     ),
     Settings(region="us-east-1"),
+    360,
 )
 
 
@@ -356,7 +365,8 @@ UNREADABLE = "the report is not valid for this version of imagegen: "
     ("text", "missing"),
     [
         (json.dumps(reported()), None),
-        (None, "there is no report.json: another run made the image"),
+        (None, "run run-1 made the image, and its report is not on this machine"),
+        (" ", "Packer brought no report of the machine: "),
         ("[]", f"{UNREADABLE}the whole report: "),
         ("{", "the report is not valid JSON: "),
         ('{"report_version": 1}', f"{UNREADABLE}plan_sha256: Field required"),
@@ -376,11 +386,12 @@ UNREADABLE = "the report is not valid for this version of imagegen: "
     ],
 )
 def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None) -> None:
-    file = tmp_path / "report.json"
+    file = tmp_path / "reports" / "run-1.json"
     if text is not None:
+        file.parent.mkdir()
         file.write_text(text)
-    assert (judge_report(file, PLAN) or "").startswith(missing or "")
-    assert rejected_report(file).exists() == (missing is not None)
+    said = missing if text is not None else f"Packer brought no report of the machine: there is no {file}"
+    assert (judge_report(file, PLAN) or "").startswith(said or "")
     report = reported() if missing is None else None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
     made = make_manifest(

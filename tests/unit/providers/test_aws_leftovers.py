@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from imagegen.providers import Leftover
 
+LONG_AGO = "2026-01-01T00:00:00Z"
 RUN, UNTIL = "20261118t100000z-1a2b3c", "2026-11-18T16:00:00Z"
 AMI = "ami-0123456789abcdef0"
 
@@ -34,6 +35,12 @@ def tags(until: str = UNTIL, **more: str) -> list[dict[str, str]]:
 def image(name: str, state: str, until: str = UNTIL, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 - EC2's own fields
     shown = {"Tags": tags(until, Name="capa-ami-windows-2022"), "BlockDeviceMappings": [], **facts}
     return {"ImageId": f"ami-{name}", "Name": name, "State": state, **shown}
+
+
+def captured(until: str = LONG_AGO, **more: str) -> dict[str, Any]:
+    """An image that a build of imagegen captured. It has no verdict yet."""
+    worn = tags(until, Name="capa-ami-windows-2022", imagegen_version="0.1.0", **more)
+    return image("capa-ami-windows-2022", "available", until, Tags=worn)
 
 
 def fault(code: str) -> botocore.exceptions.ClientError:
@@ -55,6 +62,11 @@ class EC2:
 
     def describe_key_pairs(self, **_: object) -> dict[str, Any]:
         return self._page("describe_key_pairs")
+
+    def delete_key_pair(self, *, KeyPairId: str) -> None:
+        self.told.append(f"delete_key_pair {KeyPairId}")
+        if not self.refusals.get("delete_key_pair"):
+            self.answers["KeyPairs"] = []
 
     def describe_images(self, **asked: Any) -> dict[str, Any]:  # noqa: ANN401 - EC2's own parameters
         shown = self._page("describe_images")["Images"]
@@ -112,14 +124,19 @@ def found(ec2: EC2) -> list[str]:
         (image("capa-ami-windows-2022", "failed"), True),
         (image("capa-ami-windows-2022", "invalid"), True),
         (image("capa-ami-windows-2022", "available"), False),
-        (image("a1B2c3D", "available"), True),
+        (image("a1B2c3D", "available"), False),
         (image("renamed by its owner", "available"), False),
         (image("capa-ami-windows-2022", "disabled"), False),
         (image("capa-ami-windows-2022", "failed", "never"), False),
+        (captured(), True),
+        (captured("2099-01-01T00:00:00Z"), False),
+        (captured("never"), False),
+        (captured(imagegen_report="accepted"), False),
+        (image("capa-ami-windows-2022", "available", LONG_AGO), False),
         (image("capa-ami-windows-2022", "failed", Tags=[]), False),
     ],
 )
-def test_an_image_is_left_over_while_it_is_unfinished_or_bare(shown: dict[str, Any], goes: bool) -> None:
+def test_an_image_is_left_over_while_it_is_unfinished_or_nobody_judged_it(shown: dict[str, Any], goes: bool) -> None:
     assert found(EC2(Images=[shown])) == ([shown["ImageId"]] if goes else [])
 
 
@@ -171,7 +188,6 @@ def test_the_snapshots_of_an_unfinished_image_go_only_with_it() -> None:
     [
         image("capa-ami-windows-2022", "available"),
         image("capa-ami-windows-2022", "disabled", "never"),
-        image("a1B2c3D", "available", "never"),
         image("capa-ami-windows-2022", "pending", Tags=[*tags(), {"Key": "imagegen_run_id", "Value": "another"}]),
         image("capa-ami-windows-2022", "pending", "2026-11-18T18:00:00Z"),
     ],
@@ -182,6 +198,15 @@ def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> N
     ec2.answers["Images"] = [now]
     [(_, why_not)] = leftovers.remove(client(ec2), [leftover], clock([]))
     assert why_not == f"it is no longer a leftover: it is {now['State']} now"
+    assert ec2.told == []
+
+
+def test_an_image_that_was_judged_since_it_was_listed_is_kept() -> None:
+    ec2 = EC2(Images=[captured()])
+    [leftover] = found_in(ec2)
+    ec2.answers["Images"] = [captured(imagegen_report="accepted")]
+    [(_, why_not)] = leftovers.remove(client(ec2), [leftover], clock([]))
+    assert why_not == "it is no longer a leftover: it is available now"
     assert ec2.told == []
 
 
@@ -361,6 +386,15 @@ def test_what_is_gone_is_removed_and_what_is_refused_is_told() -> None:
         "i-1": "OperationNotPermitted: no",
         "sg-1": "DependencyViolation: no",
     }
+
+
+def test_a_key_pair_that_ec2_still_shows_is_not_called_removed() -> None:
+    ec2, pauses = everything(), list[float]()
+    # EC2 answers as if it had deleted it.
+    ec2.refusals = {"delete_key_pair": ["nothing of this is said"]}
+    [pair] = [each for each in found_in(ec2) if each.kind == leftovers.KEY_PAIR]
+    [(_, why)] = leftovers.remove(client(ec2), [pair], clock(pauses))
+    assert (why, sum(pauses)) == ("EC2 still shows it after 3 minutes", leftovers.RELEASE_LIMIT_S)
 
 
 def _told(outcomes: Iterator[tuple[Any, str]]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import io
 import itertools
 from types import SimpleNamespace
@@ -11,7 +13,7 @@ import botocore.exceptions
 import pytest
 
 from imagegen.console import Console
-from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
+from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.aws import images
@@ -39,6 +41,7 @@ def plan_of(settings: Settings = SETTINGS) -> BuildPlan[Settings]:
         ImagePart("aws", {}, {}, {"kubernetes": "1.35.6"}, (), {}, {}, {}),
         BuildPart("node", "aws", {}, {}, {}, {}, {}, {}),
         settings,
+        360,
     )
 
 
@@ -99,7 +102,8 @@ def offers(*offered: dict[str, Any]) -> Any:  # noqa: ANN401 - as much of a clie
 def test_newest_is_by_creation_and_not_by_name() -> None:
     old = {"Name": "Windows-2026.11.99", "ImageId": "ami-1", "CreationDate": "2026-10-01T00:00:00.000Z"}
     new = {"Name": "Windows-2026.11.11", "ImageId": "ami-2", "CreationDate": "2026-11-01T00:00:00.000Z"}
-    locked = images.look_up_base(offers(new, old), {"region": REGION, "name": "Windows-*", "owner": "111122223333"})
+    request = {"region": REGION, "name": "Windows-*", "owner": "111122223333"}
+    locked = images.look_up_base(offers(new, old), request, SETTINGS)
     assert locked.place["ami_id"] == "ami-2"
     assert locked.identity == {"owner": "111122223333", "name": "Windows-2026.11.11"}
 
@@ -108,7 +112,46 @@ def test_newest_is_by_creation_and_not_by_name() -> None:
 def test_a_base_image_that_the_template_cannot_start_is_refused(fact: dict[str, Any]) -> None:
     image = {"Name": "mine", "ImageId": "ami-1", "CreationDate": "2026-11-01T00:00:00.000Z", **fact}
     with pytest.raises(ConfigError, match="mine, ami-1, is not Windows with its disk at /dev/sda1"):
-        images.look_up_base(offers(image), {"region": REGION, "name": "mine", "owner": "self"})
+        images.look_up_base(offers(image), {"region": REGION, "name": "mine", "owner": "self"}, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "other", "refused"),
+    [
+        ({"encryption": {}}, {"Ebs": {"SnapshotId": "snap-1", "Encrypted": False}}, True),
+        ({"encryption": {}}, {"Ebs": {"SnapshotId": "snap-1"}}, True),
+        ({"encryption": {}}, {"Ebs": {"SnapshotId": "snap-1", "Encrypted": True}}, False),
+        ({"encryption": {}}, {"VirtualName": "ephemeral0"}, False),
+        ({}, {"Ebs": {"SnapshotId": "snap-1", "Encrypted": False}}, False),
+    ],
+    ids=str,
+)
+def test_where_all_is_to_be_encrypted_a_base_image_with_another_plain_disk_is_refused(
+    asked: dict[str, Any], other: dict[str, Any], refused: bool
+) -> None:
+    disks = [{"DeviceName": "/dev/sda1", "Ebs": {"SnapshotId": "snap-0"}}, {"DeviceName": "xvdb", **other}]
+    image = {
+        "Name": "mine",
+        "ImageId": "ami-1",
+        "CreationDate": "2026-11-01T00:00:00.000Z",
+        "BlockDeviceMappings": disks,
+    }
+    request = {"region": REGION, "name": "mine", "owner": "self"}
+    expected = pytest.raises(ConfigError, match="disks of the base image mine, ami-1, stay unencrypted: xvdb")
+    with expected if refused else contextlib.nullcontext():
+        images.look_up_base(offers(image), request, Settings(region=REGION, **asked))
+
+
+@pytest.mark.parametrize(("fact", "refused"), [({"Encrypted": True}, False), ({}, True)], ids=str)
+def test_an_image_that_was_built_without_the_encryption_of_the_config_is_refused(
+    fact: dict[str, object], refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = {"ImageId": "ami-1", "Name": "node-1", "State": "available", **disk(**fact)}
+    monkeypatch.setattr(images, "wait_until_shown", lambda *_: image)
+    plan = plan_of(Settings(region=REGION, encryption={}))  # type: ignore[arg-type] # as a config has it
+    expected = pytest.raises(PublishError, match="ami-1 in eu-west-1 has a disk that is not encrypted")
+    with expected if refused else contextlib.nullcontext():
+        assert aws.read_built(plan, f"{REGION}:ami-1", run()) is not None
 
 
 @pytest.mark.usefixtures("ec2")
@@ -140,15 +183,59 @@ def test_what_is_found_as_built_is_decided_by_identity_and_labels(ec2: Any) -> N
     assert aws.find_built(PLAN, run(rehearsal="true", who="me")).image is None
 
 
-def test_a_rejected_image_is_found_only_where_there_is_no_other(ec2: Any) -> None:  # noqa: ANN401 - as above
+def test_a_rejected_image_is_disabled_named_and_found_only_where_there_is_no_other(
+    ec2: Any,  # noqa: ANN401 - as above
+) -> None:
+    worn, made = {"imagegen_image_id": PLAN.image_id, "imagegen_name": "node", "imagegen_run_id": "run-1"}, list[str]()
     for name in ("first", "second"):
-        ami = register(ec2, name, imagegen_image_id=PLAN.image_id)
-        built = aws.find_built(PLAN, run()).image
-        assert built == CloudImage(ami, REGION, name, "available")
-        aws.mark(PLAN, built, "rejected", run())
-    left = aws.find_built(PLAN, run()).image
-    assert left is not None
-    assert left.report == "rejected"
+        made.append(register(ec2, name, **worn))
+        found = aws.find_built(PLAN, run())
+        assert found.image == CloudImage(made[-1], REGION, name, "available", runs="run-1")
+        # The one before it is named.
+        assert [text.partition(" ")[0] for text in found.unusable] == made[:-1]
+        aws.mark(PLAN, found.image, "rejected", run())
+    assert {image["State"] for image in ec2.describe_images(ImageIds=made)["Images"]} == {"disabled"}
+    left = aws.find_built(PLAN, run())
+    assert left.image is not None
+    assert (left.image.state, left.image.report) == ("disabled", "rejected")
+    assert left.unusable[0] == (
+        f"{made[0]} in {REGION} was rejected, because the report of its machine was not as planned. It is disabled. "
+        f"To delete it: `aws ec2 deregister-image --region {REGION} --image-id {made[0]} --delete-associated-snapshots`"
+    )
+    # An image of another config, and one of a rehearsal, are none of this run's.
+    other = dataclasses.replace(PLAN, build=dataclasses.replace(PLAN.build, name="other"))
+    assert aws.find_built(other, run()).unusable == aws.find_built(PLAN, run(rehearsal="true")).unusable == ()
+
+
+@pytest.mark.parametrize("denied", ["create_tags", "disable_image"])
+def test_a_rejected_image_is_disabled_and_tagged_whichever_is_denied(
+    denied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def call(name: str) -> None:
+        asked.append(name)
+        if name == denied:
+            answer: Any = {"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}
+            raise botocore.exceptions.ClientError(answer, name)
+
+    ec2 = SimpleNamespace(create_tags=lambda **_: call("create_tags"), disable_image=lambda **_: call("disable_image"))
+    monkeypatch.setattr(aws, "ec2_clients", lambda *_: contextlib.nullcontext(lambda _: ec2))
+    with pytest.raises(PublishError, match="UnauthorizedOperation"):
+        aws.mark(PLAN, CloudImage("ami-1", REGION, "node", "available"), "rejected", run())
+    assert asked == ["disable_image", "create_tags"]
+
+
+def test_an_accepted_image_comes_before_one_that_nobody_judged() -> None:
+    newest_first: Any = [
+        {"ImageId": f"ami-{verdict}", "State": "available", "Tags": [{"Key": "imagegen_report", "Value": verdict}]}
+        for verdict in ("rejected", "", "accepted", "accepted")
+    ]
+    for expected in ("ami-accepted", "ami-", "ami-rejected"):
+        found = images.newest_usable(newest_first)
+        assert found is not None
+        assert found["ImageId"] == expected
+        newest_first = [image for image in newest_first if image["ImageId"] != expected]
 
 
 @pytest.mark.parametrize(
@@ -206,9 +293,7 @@ def disk(**facts: object) -> dict[str, Any]:
         ({}, disk(), True),
         ({"encryption": {}}, disk(Encrypted=True), True),
         ({"encryption": {}}, disk(Encrypted=False), False),
-        ({"encryption": {}}, {**disk(Encrypted=True), "Name": "x7Kd92a"}, False),
         ({"encryption": {}}, {**disk(), "State": "pending"}, True),
-        ({"encryption": {}}, {**disk(), "State": "pending", "Name": "x7Kd92a"}, False),
         ({"require_imds_tokens": True}, {"ImdsSupport": "v2.0"}, True),
         ({"require_imds_tokens": True}, {}, False),
     ],
@@ -220,6 +305,7 @@ def test_an_image_made_before_something_was_asked_for_is_not_the_one(
     tags = [{"Key": "Name", "Value": "node-1"}]
     image: Any = {"ImageId": "ami-1", "Name": "node-1", "State": "available", "Tags": tags, **facts}
     monkeypatch.setattr(images, "images_of", lambda *_: [image])
+    monkeypatch.setattr(images, "rejected_images", lambda *_: [])
     found = aws.find_built(plan_of(Settings(region=REGION, **asked)), run()).image
     assert (found is not None) == is_it
 
@@ -230,7 +316,7 @@ def test_an_image_made_before_something_was_asked_for_is_not_the_one(
         ("ExpiredToken", (ConfigError, PublishError), "rejects the credentials: ExpiredToken"),
         ("AuthFailure", (ConfigError, PublishError), "rejects the credentials: AuthFailure"),
         ("UnauthorizedOperation", (RefusedError, PublishError), "UnauthorizedOperation: no"),
-        ("RequestLimitExceeded", (RefusedError, PublishError), "RequestLimitExceeded: no"),
+        ("RequestLimitExceeded", (UnavailableError, PublishError), "RequestLimitExceeded: no"),
     ],
 )
 def test_answers_become_errors_with_a_hint_and_the_request_id(
@@ -252,7 +338,7 @@ def test_answers_become_errors_with_a_hint_and_the_request_id(
     [
         (botocore.exceptions.NoCredentialsError(), ConfigError),
         (botocore.exceptions.ProfileNotFound(profile="mine"), ConfigError),
-        (botocore.exceptions.EndpointConnectionError(endpoint_url="https://ec2.invalid"), RefusedError),
+        (botocore.exceptions.EndpointConnectionError(endpoint_url="https://ec2.invalid"), UnavailableError),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
 )

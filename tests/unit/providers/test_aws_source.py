@@ -89,10 +89,10 @@ CASES: dict[str, tuple[dict[str, Any], set[str], set[str]]] = {
     "disk.type": ({"disk": {"type": "gp2"}}, {f'{DISK}.volume_type = "gp2"'}, {f'{DISK}.volume_type = "gp3"'}),
     "disk.iops": ({"disk": {"iops": 4000}}, {f"{DISK}.iops = 4000"}, set()),
     "disk.throughput": ({"disk": {"throughput": 250}}, {f"{DISK}.throughput = 250"}, set()),
-    "encryption": ({"encryption": {}}, {"encrypt_boot = true"}, set()),
+    "encryption": ({"encryption": {}}, {f"{DISK}.encrypted = true"}, set()),
     "encryption.kms_key": (
         {"encryption": {"kms_key": "alias/images"}},
-        {"encrypt_boot = true", 'kms_key_id = "alias/images"'},
+        {f"{DISK}.encrypted = true", f'{DISK}.kms_key_id = "alias/images"'},
         set(),
     ),
     "require_imds_tokens": ({"require_imds_tokens": True}, {'imds_support = "v2.0"'}, set()),
@@ -115,6 +115,22 @@ def test_key_becomes_its_attributes_and_changes_no_other(key: str) -> None:
     asked, come, go = CASES[key]
     plain, now = attributes(values_of(PLAIN)), attributes(values_of({**PLAIN, **asked}))
     assert (now - plain, plain - now) == (come, go)
+
+
+def test_every_builder_requires_session_tokens_and_is_known_by_its_tags() -> None:
+    """Whatever is asked for: otherwise a program on the builder could take its credentials by one request, and no
+    janitor would find its disks."""
+    for asked in (PLAIN, together(EVERYTHING)):
+        assert {
+            'metadata_options.http_endpoint = "enabled"',
+            'metadata_options.http_tokens = "required"',
+            "metadata_options.http_put_response_hop_limit = 1",
+            f"{DISK}.delete_on_termination = true",
+            "run_tags = local.builder_tags",
+            "run_volume_tags = local.builder_tags",
+            "snapshot_tags = local.image_tags",
+            "tags = local.image_tags",
+        } <= attributes(values_of(asked))
 
 
 def name_of_an_image(identity: str, random: str, second: str = "20261118101112") -> str:

@@ -18,7 +18,7 @@ import pytest
 import requests
 from azure.core import exceptions as sdk
 
-from imagegen.errors import ConfigError, PublishError, RefusedError
+from imagegen.errors import ConfigError, ExitCode, ImagegenError, PublishError, RefusedError
 from imagegen.providers.azure import client, failures
 from imagegen.providers.azure.client import resource_manager
 from imagegen.providers.azure.gallery import Definition
@@ -332,6 +332,16 @@ def test_what_may_pass(error: Exception, passing: bool) -> None:
 @pytest.mark.parametrize(("status", "passing"), [(429, True), (500, True), (503, True), (404, False), (409, False)])
 def test_which_answers_may_pass(status: int, passing: bool) -> None:
     assert failures.is_transient(answered(status)) is passing
+
+
+@pytest.mark.parametrize(("status", "code"), [(429, ExitCode.BUILD), (503, ExitCode.BUILD), (409, ExitCode.REFUSED)])
+@pytest.mark.parametrize("failure", [RefusedError, PublishError])
+def test_what_may_pass_has_a_code_that_a_pipeline_may_retry(
+    status: int, code: ExitCode, failure: type[ImagegenError]
+) -> None:
+    with pytest.raises(failure) as raised, failures.explain_errors("looking", failure):
+        raise answered(status)
+    assert raised.value.exit_code == (code if failure is RefusedError else ExitCode.PUBLISH)
 
 
 def answered(status: int) -> sdk.HttpResponseError:

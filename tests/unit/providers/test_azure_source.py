@@ -34,7 +34,7 @@ SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 KEYS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/keys/providers/Microsoft.Compute/diskEncryptionSets/images"
 OWN_NETWORK = {"virtual_network": "net", "subnet": "builders", "resource_group": "nets", "public_address": True}
 
-FIRST_SIZE = 'var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size'
+DISK_OF_SIZE = 'contains(var.azure.premium_sizes, local.vm_size) ? "Premium_LRS" : "Standard_LRS"'
 OWN_SECRET = 'var.key_vault_secret == "" ? local.own_secret : var.key_vault_secret'  # noqa: S105 - no secret itself
 SUBSCRIPTION_OF_FAMILIES = (
     '${var.azure_subscription_id == "" ? var.arm_subscription_id : var.azure_subscription_id}'  # either family
@@ -44,7 +44,16 @@ VERSIONS = {"kubernetes": "1.35.6", "containerd": "2.1.4", "cloudbase_init": "1.
 
 # What is asked for beside the least, and what the source block says then: a value, or an expression that is not one.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("least", NOTHING, {"location": "westeurope", "vm_size": FIRST_SIZE, "winrm_timeout": "var.timeouts.winrm"}),
+    (
+        "least",
+        NOTHING,
+        {
+            "location": "westeurope",
+            "vm_size": "local.vm_size",
+            "managed_image_storage_account_type": DISK_OF_SIZE,
+            "winrm_timeout": "var.timeouts.winrm",
+        },
+    ),
     (
         "gallery",
         {"gallery": {**GALLERY, "storage": "Standard_ZRS"}},
@@ -160,7 +169,7 @@ def test_types_name_exactly_what_is_given() -> None:
 
 def test_what_is_not_asked_for_does_not_reach_packer() -> None:
     least = rendered("least")
-    always = {"location", "vm_sizes", "resource_group", "gallery", "definition", "storage", "version"}
+    always = {"location", "vm_sizes", "premium_sizes", "resource_group", "gallery", "definition", "storage", "version"}
     assert {name for name, value in least.values.items() if value is not None} == always
     extra = {attribute for _, _, expected in CASES[2:] for attribute in expected}
     credentials = {"client_id", "client_secret", "tenant_id", "subscription_id"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import re
 import shutil
 import tarfile
 import zipfile
@@ -297,3 +298,12 @@ def test_digests_are_published_as_their_projects_do() -> None:
         alone = request.url.startswith(("https://dl.k8s.io/", "https://github.com/kubernetes-sigs/cri-tools/"))
         assert digests[request.digest.url].decode() == (f"{sha256}\n" if alone else f"{sha256}  {name}\n")
     assert len(digests) == 6
+
+
+def test_artifacts_with_one_url_have_one_published_digest() -> None:
+    """All programs of a node tarball come from it, and a document of one file has one line."""
+    loaded = load_today(CONFIG, "kubernetes.source=node-tarball", "kube_proxy=service", "cni.plugin=flannel")
+    steps = pipeline.prepare_target(loaded, "aws").steps
+    digests = make_digests(steps, make_artifacts(steps))
+    (tarball,) = [url for url in digests if url.endswith("kubernetes-node-windows-amd64.tar.gz.sha256")]
+    assert re.fullmatch(rb"[0-9a-f]{64}\n", digests[tarball])

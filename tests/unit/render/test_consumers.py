@@ -260,7 +260,7 @@ def test_containerd_reads_its_config(
     if version == 2:
         cri = plugins["io.containerd.grpc.v1.cri"]
         assert cri["sandbox_image"] == pause
-        assert cri["containerd"] == {"discard_unpacked_layers": discard}
+        assert cri["containerd"]["discard_unpacked_layers"] == discard
         assert cri["cni"] == {"bin_dir": "C:\\opt\\cni\\bin", "conf_dir": "C:\\etc\\cni\\net.d"}
     else:
         images = plugins["io.containerd.cri.v1.images"]

@@ -28,7 +28,9 @@ ATTRIBUTES = json.loads((REPOSITORY / "tests/data/packer-plugin-attributes.json"
 
 # Set by imagegen at run time, or by nobody; each has a default.
 RUN_FACTS: dict[str, set[str]] = {"aws": set(), "azure": {"gallery_image_version"}}
-COMMON_RUN_FACTS = {"builder_size", "created", "labels", "imagegen_version", "report_file", "run_id", "expires_at"}
+COMMON_RUN_FACTS = {
+    *("builder_size", "created", "labels", "imagegen_version", "report_file", "run_id", "expires_at", "verdict_pipe")
+}
 CREDENTIALS: dict[str, set[str]] = {
     "aws": set(),
     "azure": {
@@ -236,6 +238,15 @@ def test_bare_expressions_are_still_there() -> None:
     assert [found for found in BARE if "{{ " + found + " }}" not in texts] == []
 
 
+@pytest.mark.parametrize("file", [SHIPPED, GOLDEN / "maximal.yaml"])
+def test_a_phase_may_be_started_again_as_long_as_it_may_take(file: Path, decide: Callable[..., Any]) -> None:
+    """By default Packer gives up where WinRM is away later than five minutes after the start of a phase."""
+    decision = decide(file, "aws").decision
+    text = pipeline.render_tree(decision)["build.pkr.hcl"].decode()
+    limits = [f'start_retry_timeout = var.guest.phases["{phase.name}"].timeout' for phase in decision.plan.image.phases]
+    assert re.findall(r"start_retry_timeout = var.*", text) == limits
+
+
 @pytest.mark.parametrize(("file", "private"), [(SHIPPED, 0), (GOLDEN / "maximal.yaml", 2)])
 def test_updates_begin_with_a_restart(file: Path, private: int, decide: Callable[..., Any]) -> None:
     """Windows installs no update while what the base image left waits for a restart."""
@@ -246,3 +257,9 @@ def test_updates_begin_with_a_restart(file: Path, private: int, decide: Callable
     # One for each phase, with a restart between two, and one that seals. The phases with credentials have another.
     assert provisioners.count("powershell") == private
     assert provisioners.count("windows-shell") + private == provisioners.count("windows-restart") - begins + 2
+
+
+@pytest.mark.parametrize(("file", "runtime"), [(SHIPPED, "containerd"), (REPOSITORY / "configs/docker.yaml", "docker")])
+def test_the_title_of_an_image_names_its_runtime(decide: Callable[..., Any], file: Path, runtime: str) -> None:
+    values = _values(pipeline.render_tree(decide(file, "aws").decision))
+    assert values["image"]["title"].startswith(f"capi-windows-2022-{runtime}-v1.")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen import contents
+from imagegen.catalog.facts import catalogue_text, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.own_files import OwnFile
 from imagegen.documents.yaml import Document, dotted
@@ -19,7 +21,7 @@ from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
-    from imagegen.steps.evaluate import EvaluatedStep
+    from imagegen.steps.evaluate import Draft, EvaluatedStep
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 ONLY_SYSTEM_AND_ADMINISTRATORS = [
@@ -54,6 +56,22 @@ def evaluated(
     return evaluate_steps(settle(config, Document("config.yaml", {}, {}), "aws", files), STEPS)
 
 
+def drafts_on(cloud: str, **asked: Any) -> list[Draft]:  # noqa: ANN401 - any section
+    """The resources of a node on this cloud."""
+    gallery = {"resource_group": "i", "name": "i", "definition": "windows"}
+    target = {"region": "us-east-1"} if cloud == "aws" else {"location": "westeurope", "gallery": gallery}
+    found = {
+        "name": "node",
+        "windows": {"release": "2022"},
+        "kubernetes": {"version": "1.34.0"},
+        "runtime": {"containerd": {"version": "2.3.4"}},
+        "targets": {cloud: target},
+        **asked,
+    }
+    spec = settle(ImageConfig.model_validate(found), Document("config.yaml", {}, {}), cloud, {})
+    return [draft for step in evaluate_steps(spec, STEPS) for draft in step.drafts]
+
+
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -73,20 +91,73 @@ def test_kubeadm_before_1_31_does_not_run_as_local_system(kubernetes: str, argum
     assert package["arguments"] == arguments
 
 
-@pytest.mark.parametrize(("kubernetes", "rotates"), [("1.33.13", False), ("1.34.0", True), ("1.36.2", True)])
-def test_kubelets_log_is_rotated_by_the_log_runner_that_can(kubernetes: str, rotates: bool) -> None:
-    """An older log runner ends with 2 at a flag that it does not know, and kubelet would not start."""
-    services = {fields["name"]: fields for kind, fields in resources(kubernetes) if kind == "service"}
-    command = services["kubelet"]["command"]
-    assert ("--log-file-size=100Mi --log-file-age=168h" in command) is rotates
-    assert ("--log-file-" in command) is rotates
+@pytest.mark.parametrize("kubernetes", ["1.33.13", "1.34.0", "1.36.2"])
+def test_no_log_runner_rotates_a_log(kubernetes: str) -> None:
+    """It renames the log, which Windows refuses while a Go program reads it. Then it writes no more. An older log
+    runner ends with 2 at the flag."""
+    drafts = [draft for step in evaluated(kubernetes, "2.3.4", kube_proxy="service") for draft in step.drafts]
+    commands = [draft.fields.get("command", "") for draft in drafts if draft.kind == "service"]
+    by_runner = [command for command in commands if "kube-log-runner.exe --log-file=" in command]
+    assert len(by_runner) == 2
+    assert [command for command in by_runner if "--log-file-" in command] == []
+
+
+def test_a_reset_knows_the_files_of_azures_plugin() -> None:
+    """They name networks of HNS by ids, which are gone after a reset."""
+    drafts = drafts_on("azure", cni={"plugin": "azure", "version": "1.6.21"})
+    assert [draft for draft in drafts if draft.fields.get("path") == r"C:\k\cni\state.txt"]
+    listed = catalogue_text("cni-state.txt").splitlines()
+    assert {rf"{folder}\azure-vnet.json" for folder in (r"C:\k", r"C:\Windows\System32")} < {*listed}
+    assert [path for path in listed if not re.fullmatch(r"C:\\[^*?]+\\azure-vnet[a-z0-9-]*\.json(\.lock)?", path)] == []
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_routes_to_addresses_of_the_cloud_are_added_again(cloud: str) -> None:
+    """The adapter had them, and a network of pods replaces it. On Azure the default route leads to these addresses."""
+    found = {draft.fields["name"]: draft.fields for draft in drafts_on(cloud) if draft.kind == "task"}
+    addresses = table("machines")["link_local_routes"]["aws"]["addresses"]
+    system32 = r"C:\Windows\System32"
+    assert "169.254.169.254" in addresses
+    assert found.get("imagegen-link-local-routes") == (
+        {
+            "name": "imagegen-link-local-routes",
+            "program": rf"{system32}\cmd.exe",
+            "arguments": rf"/d /c for %a in ({' '.join(addresses)}) do ({system32}\route.exe -4 print %a | "
+            rf'{system32}\find.exe "%a" || {system32}\route.exe add %a mask 255.255.255.255 0.0.0.0)',
+            "every_s": 60,
+            "limit_s": 60,
+        }
+        if cloud == "aws"
+        else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("cni", "is_restored"),
+    [
+        ({"plugin": "win-bridge"}, True),
+        ({"plugin": "win-overlay"}, True),
+        ({"plugin": "flannel"}, False),
+        ({"plugin": "none"}, False),
+    ],
+    ids=lambda value: value["plugin"] if isinstance(value, dict) else "",
+)
+def test_a_network_of_the_script_is_made_again_at_each_start(cni: dict[str, Any], *, is_restored: bool) -> None:
+    """flanneld makes its own."""
+    drafts = drafts_on("aws", cni=cni)
+    has_network = any(str(draft.fields.get("path")).endswith(r"\network.json") for draft in drafts)
+    found = [draft.fields for draft in drafts if draft.fields.get("name") == "imagegen-pod-network"]
+    assert has_network is is_restored
+    assert [(fields["arguments"].partition("-File ")[2], "every_s" in fields) for fields in found] == (
+        [(r"C:\k\set-pod-network.ps1 -Restore", False)] if is_restored else []
+    )
 
 
 @pytest.mark.parametrize("containerd", ["1.4.13", "1.6.36", "2.3.4"])
 def test_containerds_log_is_kept_where_users_cannot_read_it(containerd: str) -> None:
     """Every containerd since 1.4 has the flag. Without it, the log of a service goes to NUL."""
     found = resources("1.22.17" if containerd == "1.4.13" else "1.30.14", containerd)
-    folder = r"C:\ProgramData\containerd"
+    folder = r"C:\var\log\containerd"
     (service,) = [fields for kind, fields in found if kind == "service" and fields["name"] == "containerd"]
     assert rf' --log-file "{folder}\containerd.log"' in service["command"]
     closed = found.index(("acl", {"path": folder, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}))
@@ -165,7 +236,7 @@ def test_kubelet_under_nssm_is_no_service_itself() -> None:
     """It cannot connect to the service manager, and would end. Its log is nssm's: nothing else may empty it."""
     asked = {"version": "1.30.14", "service_manager": "nssm"}
     (step,) = [s for s in evaluated("1.30.14", "2.3.4", section=asked) if s.step.name == "kubernetes"]
-    assert step.texts["files/kubernetes/kubelet-arguments.txt"] == b"--windows-service=false\n"
+    assert step.texts["files/kubernetes/kubelet-arguments.txt"].startswith(b"--windows-service=false\n")
     assert b"kubelet.log" not in step.texts["files/kubernetes/rotated-logs.txt"]
     extracted = {draft.fields["path"]: draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
     assert extracted == {r"C:\k\nssm.exe": "nssm-2.24/win64/nssm.exe"}
@@ -194,6 +265,7 @@ PROVIDERS: list[dict[str, Any]] = [
         "match_images": ["*.dkr.ecr.*.amazonaws.com", "public.ecr.aws"],
     },
 ]
+PRIORITY = "--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS"
 PROVIDERS_FOLDER = r"C:\var\lib\kubelet\credential-provider"
 
 
@@ -253,6 +325,7 @@ def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     authority = [r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt"] if kubernetes < "1.23" else []
     gate = ["--feature-gates=KubeletCredentialProviders=true"] if kubernetes < "1.24" else []
     assert step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines() == [
+        PRIORITY,
         *authority,
         *gate,
         f"--image-credential-provider-bin-dir={PROVIDERS_FOLDER}",
@@ -262,14 +335,27 @@ def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     assert service["command"].endswith(r"-ArgumentsFile C:\k\kubelet-arguments.txt")
 
 
-@pytest.mark.parametrize(("kubernetes", "is_told"), [("1.14.10", True), ("1.22.17", True), ("1.23.0", False)])
-def test_kubelet_up_to_1_22_is_told_of_the_clusters_authority(kubernetes: str, is_told: bool) -> None:
-    """kubeadm writes /etc/kubernetes/pki/ca.crt, which kubelet takes as relative to its own folder."""
+AUTHORITY = r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt"
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "arguments"),
+    [
+        ("1.14.10", [AUTHORITY]),
+        ("1.19.16", [AUTHORITY]),
+        ("1.20.0", [PRIORITY, AUTHORITY]),
+        ("1.22.17", [PRIORITY, AUTHORITY]),
+        ("1.23.0", [PRIORITY]),
+        ("1.36.2", [PRIORITY]),
+    ],
+)
+def test_what_kubelet_is_always_told(kubernetes: str, arguments: list[str]) -> None:
+    """Up to 1.22 kubeadm writes /etc/kubernetes/pki/ca.crt, which kubelet takes as relative to its own folder. The flag
+    for its priority came with 1.20: an older kubelet ends at a flag that it does not know."""
     (step,) = [step for step in evaluated(kubernetes, "1.6.36") if step.step.name == "kubernetes"]
     (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
-    text = step.texts.get("files/kubernetes/kubelet-arguments.txt")
-    assert text == (b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n" if is_told else None)
-    assert service["command"].endswith(r" -ArgumentsFile C:\k\kubelet-arguments.txt") is is_told
+    assert step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines() == arguments
+    assert service["command"].endswith(r" -ArgumentsFile C:\k\kubelet-arguments.txt")
 
 
 @pytest.mark.parametrize("kubernetes", ["1.14.10", "1.20.15", "1.23.17"])
@@ -295,10 +381,9 @@ def test_kubelet_finds_cri_dockerd() -> None:
     docker = {"containerd": None, "docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}
     (step,) = [s for s in evaluated("1.36.2", "", runtime=docker) if s.step.name == "kubernetes"]
     fields = {draft.kind: draft.fields for draft in step.drafts}
-    assert fields["service"]["command"].endswith(" -RuntimeEndpoint npipe:////./pipe/cri-dockerd")
+    assert " -RuntimeEndpoint npipe:////./pipe/cri-dockerd -ArgumentsFile" in fields["service"]["command"]
     assert fields["service"]["depends_on"] == ["cri-dockerd"]
     assert fields["environment"]["value"] == "npipe:////./pipe/cri-dockerd"
-    assert "files/kubernetes/kubelet-arguments.txt" not in step.texts
 
 
 def test_csi_proxy_is_a_service_with_a_closed_log() -> None:
@@ -355,6 +440,21 @@ def test_cloudbase_inits_settings_and_logs_are_closed(name: str) -> None:
     assert ("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}) in resources()
 
 
+def test_the_api_server_reaches_kubelet() -> None:
+    """It opens connections to the node: a rule for those that the node opens would not admit them."""
+    (rule,) = [fields for kind, fields in resources() if kind == "firewall" and fields["name"] == "kubelet"]
+    assert rule == {
+        **{"name": "kubelet", "display_name": "kubelet API", "port": 10250},
+        **{"direction": "in", "action": "allow", "protocol": "TCP"},
+    }
+
+
+def test_no_node_updates_itself() -> None:
+    """Windows would restart a node with its pods. Each of the two values keeps it from that: 1 is off, 2 only tells."""
+    values = {fields["name"]: fields["data"] for kind, fields in resources() if kind == "registry"}
+    assert (values["NoAutoUpdate"], values["AUOptions"]) == (1, 2)
+
+
 EXECUTABLES: dict[str, Any] = {"executables": [{"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"}]}
 
 
@@ -365,8 +465,10 @@ def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, 
     [step] = [step for step in steps if step.step.name == "executables"]
     found = [(draft.kind, draft.fields) for draft in step.drafts]
     closed = [*ONLY_SYSTEM_AND_ADMINISTRATORS, {"sid": "S-1-5-32-545", "rights": "read"}]
+    folder = path.rpartition("\\")[0]
     assert found == [
-        ("directory", {"path": path.rpartition("\\")[0]}),
+        ("directory", {"path": folder}),
+        *([("acl", {"path": folder, "entries": closed})] if is_open else []),
         ("file", {"path": path, "artifact": "executable-1"}),
         *([("acl", {"path": path, "entries": closed})] if is_open else []),
     ]

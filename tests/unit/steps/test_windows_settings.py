@@ -58,7 +58,7 @@ def settings(target: str) -> dict[str, Resource]:
     return {
         name: one
         for name, one in found.items()
-        if one.kind in ("command", "defender") or TCPIP in name or name == "service:W32Time"
+        if one.kind == "command" or dict(one).get("process") or TCPIP in name or name == "service:W32Time"
     }
 
 

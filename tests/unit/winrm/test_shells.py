@@ -21,6 +21,9 @@ class _Guest:
         self.commands.append(command)
         return Result()
 
+    def disconnected(self) -> None:
+        """Its connections are never lost."""
+
     def restarted(self) -> None:
         """Nothing of before is kept here."""
 

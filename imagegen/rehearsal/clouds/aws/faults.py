@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 
 from imagegen.errors import ExitCode
 from imagegen.rehearsal.faults.fault import CloudFaults, Fault
+from imagegen.rehearsal.faults.guest import winrm_away
 from imagegen.rehearsal.faults.web_filter import BLOCKED_PAGE
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 
@@ -184,6 +185,13 @@ FAULTS: Final = CloudFaults(
             ExitCode.OK,
             {"aws": same_client_token},
             needs_publish_region=True,
+        ),
+        # Only where the plugin that imagegen installs connects again.
+        Fault(
+            "winrm-away",
+            "WinRM on the machine is away for some seconds in the middle of a phase.",
+            ExitCode.OK,
+            {"aws": winrm_away},
         ),
     ),
 )

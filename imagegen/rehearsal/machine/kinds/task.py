@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.rehearsal.machine.tasks import SERVICE, Task
+from imagegen.rehearsal.machine.tasks import AT_START, SERVICE, Task
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
@@ -45,7 +45,8 @@ def put(machine: Machine, wanted: kinds.Task, _supplies: Supplies) -> bool:
 
 
 def _planned(wanted: kinds.Task) -> Task:
-    return Task(wanted.name, wanted.program, wanted.arguments, wanted.every_s, wanted.limit_s)
+    task = Task(wanted.name, wanted.program, wanted.arguments, wanted.every_s, wanted.limit_s)
+    return dataclasses.replace(task, triggers=(AT_START,), start="") if wanted.every_s is None else task
 
 
 def _facts(task: Task) -> Facts:

@@ -45,7 +45,12 @@ locals {
   ami_suffix    = "${formatdate("YYYYMMDDhhmmss", local.created)}-${substr(var.image.id, 0, 8)}-${substr(uuidv4(), 0, 6)}"
   instance_type = var.builder_size == "" ? var.aws.instance_types[0] : var.builder_size
   is_spot       = var.aws.spot_price != null
-  image_tags    = merge(local.builder_tags, { imagegen_expires_at = "never" })
+  # What imagegen lets Packer capture is accepted: the image says so from the start, even if imagegen is killed.
+  image_tags = merge(
+    local.builder_tags,
+    { imagegen_expires_at = "never" },
+    { for key in var.verdict_pipe == "" ? [] : ["imagegen_report"] : key => "accepted" },
+  )
 }
 
 source "amazon-ebs" "image" {
@@ -99,11 +104,11 @@ source "amazon-ebs" "image" {
     iops                  = var.aws.disk_iops
     throughput            = var.aws.disk_mib_s
     delete_on_termination = true
-  }
 
-  # The plugin makes an encrypted image by copying an unencrypted one, which it deregisters afterwards.
-  encrypt_boot = var.aws.encrypted
-  kms_key_id   = var.aws.kms_key
+    # With encrypt_boot, the plugin would first make an image without encryption, and then copy it.
+    encrypted  = var.aws.encrypted
+    kms_key_id = var.aws.kms_key
+  }
 
   # EC2 generates the password, and only the holder of the build's own key pair can read it.
   communicator             = "winrm"

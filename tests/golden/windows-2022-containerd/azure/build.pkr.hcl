@@ -11,15 +11,17 @@ build {
   }
 
   # The scripts are run by windows-shell, which sends our command as it is. The powershell provisioner would first upload
-  # a file with variables, which no script reads, and that takes 15 messages each time.
+  # a file with variables, which no script reads, and that takes 15 messages each time. Where WinRM is away for a moment,
+  # Packer sends a script again, up to start_retry_timeout after its start, and the engine continues with its phase.
 
   # phase-1: system.
   provisioner "windows-shell" {
-    script           = "${path.root}/guest/start.ps1"
-    remote_path      = var.guest.start_path
-    execute_command  = var.guest.phases["phase-1"].command
-    valid_exit_codes = [0, 3010]
-    timeout          = var.guest.phases["phase-1"].timeout
+    script              = "${path.root}/guest/start.ps1"
+    remote_path         = var.guest.start_path
+    execute_command     = var.guest.phases["phase-1"].command
+    valid_exit_codes    = [0, 3010]
+    start_retry_timeout = var.guest.phases["phase-1"].timeout
+    timeout             = var.guest.phases["phase-1"].timeout
   }
 
   provisioner "windows-restart" {
@@ -28,11 +30,12 @@ build {
 
   # phase-2: containerd, kubernetes, cloudbase-init, release-record.
   provisioner "windows-shell" {
-    script           = "${path.root}/guest/start.ps1"
-    remote_path      = var.guest.start_path
-    execute_command  = var.guest.phases["phase-2"].command
-    valid_exit_codes = [0]
-    timeout          = var.guest.phases["phase-2"].timeout
+    script              = "${path.root}/guest/start.ps1"
+    remote_path         = var.guest.start_path
+    execute_command     = var.guest.phases["phase-2"].command
+    valid_exit_codes    = [0]
+    start_retry_timeout = var.guest.phases["phase-2"].timeout
+    timeout             = var.guest.phases["phase-2"].timeout
   }
 
   # The report: what is really on the machine.
@@ -40,6 +43,15 @@ build {
     direction   = "download"
     source      = var.guest.report_path
     destination = local.report_file
+  }
+
+  # imagegen judges the report before the machine is sealed: a rejected report fails the build, and no image is made.
+  # Without imagegen nobody judges it here, and `imagegen publish` does it afterwards.
+  provisioner "shell-local" {
+    except          = var.verdict_pipe == "" ? ["azure-arm.image"] : []
+    execute_command = ["/bin/sh", "-c", "read -r verdict < \"$0\" && test \"$verdict\" = accepted", var.verdict_pipe]
+    inline          = ["exit 1"]
+    timeout         = "15m"
   }
 
   # Sysprep does not shut down the machine: Packer stops it.

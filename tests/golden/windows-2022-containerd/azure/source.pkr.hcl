@@ -51,6 +51,7 @@ variable "azure" {
   type = object({
     location               = string
     vm_sizes               = list(string)
+    premium_sizes          = list(string)
     spot_max_price         = number
     subscription_id        = string
     client_secret_env      = string
@@ -81,6 +82,8 @@ variable "gallery_image_version" {
 }
 
 locals {
+  vm_size = var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size
+
   cloud_tags = {
     os_version = var.image.base["sku"]
   }
@@ -108,7 +111,7 @@ source "azure-arm" "image" {
 
   build_key_vault_name = var.azure.key_vault
 
-  vm_size         = var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size
+  vm_size         = local.vm_size
   os_type         = "Windows"
   image_publisher = var.image.base["publisher"]
   image_offer     = var.image.base["offer"]
@@ -119,6 +122,9 @@ source "azure-arm" "image" {
   # The encryption set applies to the builder's disk and to the version in the build region.
   os_disk_size_gb        = var.azure.disk_size_gb
   disk_encryption_set_id = var.azure.disk_encryption_set
+
+  # Despite its name, this is the type of the builder's disk. The plugin takes a hard disk by default.
+  managed_image_storage_account_type = contains(var.azure.premium_sizes, local.vm_size) ? "Premium_LRS" : "Standard_LRS"
 
   # An evicted builder is deleted: otherwise it would be kept, and paid for, until capacity is available again.
   dynamic "spot" {
