@@ -54,7 +54,7 @@ def make_machine(root: Path, version: str, *, script: bytes = SCRIPT) -> Machine
     machine.registry.make_key(PIPE_TIMEOUT[0])
     machine.registry.write(*PIPE_TIMEOUT, Value("DWord", 120_000))
     machine.services.create("containerd", r"C:\containerd\containerd.exe --run-service", "containerd", AUTOMATIC)
-    machine.services.create("kubelet", kubelet_command(version), "kubelet", AUTOMATIC, depends_on=["containerd"])
+    machine.services.create("kubelet", kubelet_command(), "kubelet", AUTOMATIC, depends_on=["containerd"])
     recovery = FailureActions(86_400, ((1, 10_000),) * 3)
     machine.services.configure("kubelet", "FailureActions", Value("Binary", recovery.pack()))
     machine.set_host_name(HOST)
@@ -73,7 +73,7 @@ def write_program(machine: Machine, name: str, version: str) -> None:
     machine.files.write(rf"C:\k\{name}.exe", text.encode())
 
 
-def kubelet_command(version: str) -> str:
+def kubelet_command() -> str:
     """As the step kubernetes writes it."""
     return (
         r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log "

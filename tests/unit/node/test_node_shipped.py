@@ -38,4 +38,4 @@ def test_the_service_has_the_command_of_the_tests(kubernetes: str, containerd: s
         for kind, fields in resources(kubernetes, containerd)
         if kind == "service" and fields["name"] == "kubelet"
     ]
-    assert service["command"].split() == kubelet_command(kubernetes).split()
+    assert service["command"].split() == kubelet_command().split()
