@@ -56,7 +56,11 @@ def _differences(locked: LockedArtifact, opened: OpenedArtifact) -> Iterator[str
     size = opened.file.stat().st_size
     if size != locked.size:
         yield f"{opened.name} has {size} bytes, but the lock says {locked.size}"
-    before, now = locked.members or {}, opened.members or {}
+    contents = opened.contents
+    if contents and contents.dotted != locked.dotted:
+        found, known = contents.dotted or "none", locked.dotted or "none"
+        yield f"{opened.name} has ./ before {found} of its paths, but the lock says {known}"
+    before, now, sizes = locked.members or {}, opened.members or {}, contents.sizes if contents else {}
     for path in sorted(before.keys() | now.keys()):
         where = place(opened.name, path)
         if path not in now:
@@ -65,3 +69,5 @@ def _differences(locked: LockedArtifact, opened: OpenedArtifact) -> Iterator[str
             yield f"{where} is in the archive, but not in the lock"
         elif before[path] != now[path]:
             yield f"{where} has sha256 {now[path]}, but the lock says {before[path]}"
+        elif locked.sizes and locked.sizes[path] != sizes[path]:
+            yield f"{where} has {sizes[path]} bytes, but the lock says {locked.sizes[path]}"

@@ -49,6 +49,7 @@ LOCKED = {
         sha256=sha(FILES["b"]),
         size=len(FILES["b"]),
         members={name: sha(data) for name, data in MEMBERS.items()},
+        sizes={name: len(data) for name, data in MEMBERS.items()},
     ),
 }
 
@@ -80,6 +81,8 @@ def test_a_lock_that_is_right_is_taken(sources: Sources) -> None:
             {"members": {"bin/b.exe": sha(b"MZ b"), "bin/c.dll": sha(b"MZ d")}},
             f"b: bin/c.dll has sha256 {sha(b'MZ c')}, but the lock says {sha(b'MZ d')}",
         ),
+        ("b", {"sizes": {"bin/b.exe": 4, "bin/c.dll": 5}}, "b: bin/c.dll has 4 bytes, but the lock says 5"),
+        ("b", {"dotted": "all"}, "b has ./ before none of its paths, but the lock says all"),
         ("b", {"members": {"bin/b.exe": sha(b"MZ b")}}, "b: bin/c.dll is in the archive, but not in the lock"),
         (
             "b",
@@ -87,7 +90,7 @@ def test_a_lock_that_is_right_is_taken(sources: Sources) -> None:
             "b: d is in the lock, but not in the archive",
         ),
     ],
-    ids=["size", "digest", "member left out", "member added"],
+    ids=["size", "digest", "size of a member", "paths with a dot", "member left out", "member added"],
 )
 def test_a_lock_that_is_wrong_about_a_file_is_refused(
     sources: Sources, name: str, change: dict[str, Any], line: str

@@ -445,13 +445,16 @@ def test_the_record_has_each_file_that_the_image_has_of_an_artifact(tmp_path: Pa
     ]
     left_out = {"system/archive:x": {"count": 1, "names": ["version.dll"]}}
     sha256 = hashlib.sha256(guest_plan(plan)).hexdigest()
-    (tmp_path / "report.json").write_text(json.dumps(reported(plan_sha256=sha256, resources=rows, left_out=left_out)))
+    file = tmp_path / "reports" / "run-1.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(reported(plan_sha256=sha256, resources=rows, left_out=left_out)))
     image = CloudImage("ami-1", "us-east-1", "node", "available")
     planned = PlannedImage(
         *(plan, "node.yaml", SHA, SHA, {"region": "us-east-1"}, manifest().inputs.artifacts),
         *(BuildFolder(tmp_path), tmp_path),
     )
-    made = make_manifest(planned, RunFacts({}, {}, "2026-11-18T10:00:00Z"), image, None, None)
+    build = FinishedBuild(Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}), LATEST)
+    made = make_manifest(planned, RunFacts({}, {}, "2026-11-18T10:00:00Z", id="run-1"), image, None, build)
     assert (made.report or {})["left_out"] == left_out
     assert made.inputs.artifacts["containerd"].files == {
         r"C:\k\bin\a.exe": RecordedFile(sha256="a" * 64, size=7),
