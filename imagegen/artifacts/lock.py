@@ -202,7 +202,7 @@ class LockedArtifact(Strict):
 
         If no release is known, a file with the same name is the same. A mirror has the URL of its original at the end
         of its own."""
-        is_copy = request.url.endswith(f"/{self.url.removeprefix('https://')}")
+        is_copy = request.url != self.url and request.url.endswith(f"/{self.url.removeprefix('https://')}")
         if is_copy or (self.release or self.url) == request.published:
             return True
         has_release = request.published != request.url
