@@ -84,16 +84,9 @@ def load(request: ConfigRequest) -> Loaded:
     )
     config, problems, contents = read.config, list(read.problems), own(read.document)
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
-    files, unreadable = read_own_files(read.document, config.own_files() if config else {})
-    trusted, also_unreadable = read_own_files(
-        read.document, {**config.trust_files(), **config.ca_files()} if config else {}, limit=_LIMIT_TRUST_BYTES
-    )
-    files |= trusted
-    problems += [*unreadable, *also_unreadable]
-    roots, unusable = _read_roots(read.document, files, "windows", "trusted_roots")
-    authorities, also_unusable = _read_roots(read.document, files, "artifacts", "ca")
-    problems += [*unusable, *also_unusable]
-    specs = settle_targets(config, read.document, files, roots, authorities) if config else {}
+    given = _read_given(read.document, config) if config else _GivenFiles()
+    problems += given.problems
+    specs = settle_targets(config, read.document, *given.settled) if config else {}
     if config is not None:
         policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
@@ -123,6 +116,32 @@ def load(request: ConfigRequest) -> Loaded:
         unimplemented=tuple(sorted(find_unimplemented(config, specs, read.document))),
         evaluated=evaluated,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _GivenFiles:
+    """The files that a config names: their contents, and the certificates in them."""
+
+    files: Mapping[str, OwnFile] = dataclasses.field(default_factory=dict)
+    roots: tuple[GivenCertificate, ...] = ()
+    authorities: tuple[GivenCertificate, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def settled(self) -> tuple[Mapping[str, OwnFile], tuple[GivenCertificate, ...], tuple[GivenCertificate, ...]]:
+        """What the specs have of them."""
+        return self.files, self.roots, self.authorities
+
+
+def _read_given(document: Document, config: ImageConfig) -> _GivenFiles:
+    files, unreadable = read_own_files(document, config.own_files())
+    trusted, also_unreadable = read_own_files(
+        document, {**config.trust_files(), **config.ca_files()}, limit=_LIMIT_TRUST_BYTES
+    )
+    files = {**files, **trusted}
+    roots, unusable = _read_roots(document, files, "windows", "trusted_roots")
+    authorities, also_unusable = _read_roots(document, files, "artifacts", "ca")
+    return _GivenFiles(files, roots, authorities, (*unreadable, *also_unreadable, *unusable, *also_unusable))
 
 
 def _read_roots(

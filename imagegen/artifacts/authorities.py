@@ -16,9 +16,11 @@ from imagegen.errors import ConfigError
 _VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
-def find_authorities(environ: Mapping[str, str], added: tuple[bytes, ...] = ()) -> ssl.SSLContext:
-    """The trusted certificate authorities, and those that are `added`, as DER. A bundle that the environment names
-    replaces the public ones."""
+def find_authorities(
+    environ: Mapping[str, str], added: tuple[bytes, ...] = (), *, with_system: bool = True
+) -> ssl.SSLContext:
+    """The trusted certificate authorities: public ones, those of the system unless it does not count, and those that
+    are `added`, as DER. A bundle that the environment names takes the place of the first two."""
     if variable := bundle_variable(environ):
         file = environ[variable]
         try:
@@ -28,7 +30,7 @@ def find_authorities(environ: Mapping[str, str], added: tuple[bytes, ...] = ()) 
                 f"{variable} names {file}, which is not a readable certificate bundle: {error.strerror or error}",
                 hint=f"correct {variable}, or unset it",
             ) from error
-    return _common_authorities(added)
+    return _common_authorities(added, with_system=with_system)
 
 
 def bundle_variable(environ: Mapping[str, str]) -> str:
@@ -43,18 +45,14 @@ def _authorities_of(file: str, _changed: int, added: tuple[bytes, ...]) -> ssl.S
 
 
 @functools.lru_cache(maxsize=8)
-def _common_authorities(added: tuple[bytes, ...]) -> ssl.SSLContext:
-    # A company's own authority is in the system's store, which a slim container does not have: both are used.
-    context = public_authorities(added)
-    context.load_default_certs()
-    return context
-
-
-def public_authorities(added: tuple[bytes, ...] = ()) -> ssl.SSLContext:
-    """The public authorities alone, whatever this machine trusts, and those that are added."""
+def _common_authorities(added: tuple[bytes, ...], *, with_system: bool) -> ssl.SSLContext:
     import httpx
 
-    return _with(httpx.create_ssl_context(trust_env=False), added)
+    context = httpx.create_ssl_context(trust_env=False)
+    if with_system:
+        # A company's own authority is in the system's store, which a slim container does not have: both are used.
+        context.load_default_certs()
+    return _with(context, added)
 
 
 def _with(context: ssl.SSLContext, added: tuple[bytes, ...]) -> ssl.SSLContext:

@@ -1,7 +1,7 @@
 """Finds out which hosts need the certificates of `artifacts.ca`: the machine must trust them for its downloads.
 
-Asks each host once for a file, and reads no body. What this machine trusts does not matter: the builder has neither its
-store nor its environment.
+Asks each host once for a file, and reads no body. The store of this system does not count, because the builder does not
+have it. A bundle that the environment names counts as the public authorities, which it replaces.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts import connection
-from imagegen.artifacts.authorities import public_authorities
+from imagegen.artifacts.authorities import find_authorities
 from imagegen.artifacts.credentials import Address
 from imagegen.artifacts.request import host_of, shown_url
 from imagegen.errors import RefusedError
@@ -36,7 +36,7 @@ def _is_trusted(url: str, sources: Sources, added: tuple[bytes, ...]) -> bool:
         with connection.get(
             *(place.url, {}),
             environ=sources.environ,
-            trust=public_authorities(added),
+            trust=find_authorities(sources.environ, added, with_system=False),
             hosts=sources.hosts,
             authorization=place.authorization,
             stop=sources.stop,

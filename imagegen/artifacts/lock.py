@@ -200,8 +200,10 @@ class LockedArtifact(Strict):
     def is_release_of(self, request: ArtifactRequest) -> bool:
         """Whether this entry of the same name is of the release that is requested now, whatever its URL.
 
-        If no release is known, a file with the same name is the same."""
-        if (self.release or self.url) == request.published:
+        If no release is known, a file with the same name is the same. A mirror has the URL of its original at the end
+        of its own."""
+        is_copy = request.url != self.url and request.url.endswith(f"/{self.url.removeprefix('https://')}")
+        if is_copy or (self.release or self.url) == request.published:
             return True
         has_release = request.published != request.url
         return request.own and not has_release and not self.release and _file_name(self.url) == _file_name(request.url)

@@ -46,7 +46,7 @@ _HARMLESS: Final = {
     **dict.fromkeys(("uid", "gid", "SCHILY.dev", "SCHILY.ino", "SCHILY.nlink"), _DECIMAL),
     **dict.fromkeys(("uname", "gname", "comment"), re.compile(r"[^\x00]*")),
 }
-_COUNTING: Final = {"path": re.compile(r"[^\x00]+"), "size": re.compile(r"[0-9]{1,18}")}
+_COUNTING: Final = {**dict.fromkeys(("path", "linkpath"), re.compile(r"[^\x00]+")), "size": re.compile(r"[0-9]{1,18}")}
 _FOREIGN: Final = ("SCHILY.xattr.", "LIBARCHIVE.xattr.", "RHT.security.")
 # bzip2's mark can be a file's name, and libarchive would unpack the tar as bzip2 first.
 _BZIP2: Final = re.compile(rb"BZh[1-9]1AY&SY")
@@ -181,7 +181,8 @@ def _add_extra(extra: _Extra, kind: bytes, body: bytes) -> _Extra:
         if found.keys() - {"comment"}:
             raise UnreadableArchiveError(f"a header of all files has {', '.join(sorted(found))}", PACK_AGAIN)
         return extra
-    return _Extra(frozenset({kind}), found.get("path"), int(found["size"]) if "size" in found else None)
+    kinds = {kind, _LONG_LINK} if "linkpath" in found else {kind}
+    return _Extra(frozenset(kinds), found.get("path"), int(found["size"]) if "size" in found else None)
 
 
 def _read_records(body: bytes) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,6 @@ from imagegen.plan.context import artifact_requests
 
 if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock
-    from imagegen.config.model import ImageConfig
     from imagegen.console import Console
     from imagegen.pipeline import PreparedTarget
     from imagegen.providers import RunFacts
@@ -37,7 +36,7 @@ def fill_mirror(
             registry_credentials=functools.partial(target.registry_credentials, run),
         )
         requests = artifact_requests(target.steps)
-        overrides = _overrides(target.spec.config)
+        overrides = _overrides(target)
         files += [WantedFile.of(one, lock.artifacts[name], origin, overrides) for name, one in requests.items()]
         for name, image in target.images.items():
             wanted = WantedImage(image, lock.images[name], origin)
@@ -48,11 +47,11 @@ def fill_mirror(
         return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)
 
 
-def _overrides(config: ImageConfig) -> dict[str, OwnUrl]:
+def _overrides(target: PreparedTarget) -> dict[str, OwnUrl]:
     """The overrides by the keys of their requests. In a map, only the URL is another one for the mirror."""
     return {
         f"overrides.{name}": OwnUrl(f"overrides.{name}", value)
         if isinstance(value, str)
         else OwnUrl(f"overrides.{name}.url", value.url)
-        for name, value in config.overrides.items()
+        for name, value in target.spec.config.overrides.items()
     }

@@ -104,6 +104,13 @@ def settle_kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield fact("asks_source_address", asked and cni.plugin == "none", origin)
 
 
+def settle_link_local_routes(provider: str) -> CatalogueValue:
+    """The addresses of the cloud that a network of pods hides."""
+    row = table("machines").get("link_local_routes", {}).get(provider)
+    origin = find_origin("machines", provider, row["source"] if row else None)
+    return fact("link_local_routes", tuple(row["addresses"]) if row else (), origin)
+
+
 def _cni_file(row: JsonObject) -> CniFile:
     """A file of a plugin. If only one cloud has the plugin, the file is beside the cloud's tables."""
     text = row.get("text")

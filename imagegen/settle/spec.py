@@ -28,7 +28,7 @@ from imagegen.settle.facts import (
     Wins,
 )
 from imagegen.settle.folders import settle_folders
-from imagegen.settle.network import settle_kube_proxy, settle_network
+from imagegen.settle.network import settle_kube_proxy, settle_link_local_routes, settle_network
 from imagegen.settle.trust import certificate_key, settle_trust
 from imagegen.settle.values import FACTS as FACTS
 from imagegen.settle.values import CatalogueValue as CatalogueValue
@@ -138,7 +138,7 @@ def settle(
         *_ssh(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
-        _link_local_routes(settings.provider),
+        settle_link_local_routes(settings.provider),
         *settle_trust(config, document, roots),
     )
     values = {value.path: value for value in found}
@@ -376,12 +376,6 @@ def _restricted_address(config: ImageConfig, settings: TargetSettings) -> Catalo
     found = row and RestrictedAddress(row["address"], tuple(row["ports"]), row["group"], row["rule"], members)
     origin = find_origin("machines", settings.provider, row["source"] if row else None)
     return fact("restricted_address", found, origin)
-
-
-def _link_local_routes(provider: str) -> CatalogueValue:
-    row = table("machines").get("link_local_routes", {}).get(provider)
-    origin = find_origin("machines", provider, row["source"] if row else None)
-    return fact("link_local_routes", tuple(row["addresses"]) if row else (), origin)
 
 
 def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:

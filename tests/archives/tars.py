@@ -156,6 +156,10 @@ def hostile() -> dict[str, Hostile]:
         "a file and a folder": Hostile(file(b"bin") + signed + END, "'bin': a file and a folder of one name"),
         "a folder and a file": Hostile(signed + file(b"BIN") + END, "a file and a folder of one name"),
         "a link": Hostile(header(b"a", flag=b"2", at157=b"b") + END, "a link or a device"),
+        "a link with a long name": Hostile(
+            pax(linkpath="b" * 120) + header(b"a", flag=b"2") + END, "a link or a device"
+        ),
+        "where a file leads, in pax": Hostile(pax(linkpath="b") + signed + END, "a header says where it leads"),
         "where a file leads": Hostile(file(b"@", b"b\0", b"K") + signed + END, "a header says where it leads"),
         "a folder without a name": Hostile(header(b"", flag=b"5") + END, "a name that Windows does not allow"),
         "several dots": Hostile(file(b"././a") + END, "a name that Windows does not allow"),

@@ -308,10 +308,12 @@ def test_an_authority_of_the_config_is_trusted_and_the_lock_says_who_needs_it(se
     found = lock(dataclasses.replace(server, ca=""), cache, trusting)
     assert found.sha256 == SHA256
     url, name = f"{server.url}/tool.exe", host_of(server.url)
-    environ, console = {"SSL_CERT_FILE": server.ca}, Console(io.StringIO(), plain=True)
-    sources = Sources(environ=environ, cache=cache, ask=ask_over_https(environ, console), console=console)
-    for hosts, needs in ((trusting, True), (ANY_HOST, False)):
-        assert find_ca_hosts({"tool": url}, {}, dataclasses.replace(sources, hosts=hosts)) == {name: needs}
+    console, bundle = Console(io.StringIO(), plain=True), {"SSL_CERT_FILE": server.ca}
+    sources = Sources(environ={}, cache=cache, ask=ask_over_https({}, console), console=console)
+    # A bundle of the environment has the place of the public authorities.
+    for hosts, environ, needs in ((trusting, {}, True), (ANY_HOST, {}, False), (trusting, bundle, False)):
+        asking = dataclasses.replace(sources, hosts=hosts, environ=environ)
+        assert find_ca_hosts({"tool": url}, {}, asking) == {name: needs}
     asked = len(server.asked)
     assert find_ca_hosts({"tool": url}, {name: True}, sources) == {name: True}
     assert len(server.asked) == asked

@@ -371,6 +371,15 @@ def test_a_program_without_a_known_release_is_told_by_the_name_of_its_file(
         world.lock(request, old=old)
 
 
+def test_a_copy_of_a_locked_url_in_a_mirror_is_the_same_release(world: World) -> None:
+    """Also if an older version of imagegen, which recorded no releases, wrote the lock."""
+    old = Lock(artifacts={"tool": locked(OWN_PLACES[-1], b"right")})
+    copy = f"https://mirror.example/files/{OWN_PLACES[-1].removeprefix('https://')}"
+    world.web = {copy: b"other"}
+    with pytest.raises(VerificationError):
+        world.lock(own_at(copy), old=old)
+
+
 def test_a_kept_entry_of_an_older_lock_learns_its_release(world: World) -> None:
     old = Lock(artifacts={"tool": locked(OWN_PLACES[-1], b"right")})
     assert world.lock(own_at(OWN_PLACES[-1]), old=old)["tool"].release == PUBLIC

@@ -164,7 +164,7 @@ def test_whatever_a_step_reads_has_a_value(explanation: Explanation) -> None:
         ("ssh.port", "ssh", 1),
         ("executables[0]", "executables[0].url", 3),
         ("targets.aws.publish.regions[0]", "targets.aws.publish.regions", 1),
-        ("facts", "facts.windows_build", 25),
+        ("facts", "facts.windows_build", 27),
     ],
 )
 def test_path_narrows(explanation: Explanation, asked: str, first: str, count: int) -> None:

@@ -127,8 +127,12 @@ def test_another_address_is_not_answered(decided: Any, name: str) -> None:  # no
     assert _missing(decided, decided.lock.model_copy(update={"artifacts": artifacts})) == [name]
 
 
-def test_an_archive_without_its_files_is_not_answered(decided: Any) -> None:  # noqa: ANN401 - as above
-    unread = decided.lock.artifacts["containerd"].model_copy(update={"members": None})
+@pytest.mark.parametrize("lacks", [("members", "sizes"), ("members",), ("sizes",)])
+def test_an_archive_without_its_files_or_their_sizes_is_not_answered(
+    decided: Any,  # noqa: ANN401 - as above
+    lacks: tuple[str, ...],
+) -> None:
+    unread = decided.lock.artifacts["containerd"].model_copy(update=dict.fromkeys(lacks))
     artifacts = {**decided.lock.artifacts, "containerd": unread}
     assert _missing(decided, decided.lock.model_copy(update={"artifacts": artifacts})) == ["containerd"]
 
