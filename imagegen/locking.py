@@ -343,17 +343,18 @@ def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, conso
 def verify_lock(
     target: PreparedTarget, lock: Lock, file: Path, *, run: RunFacts, console: Console, crls: CrlUse | None = None
 ) -> None:
-    """Verify what the lock says of its bytes: a lock is not trusted, and time goes on. Sizes and members are verified
-    in the files of the cache, and what must be signed also in a new download. `crls` learns the CRLs and what they are
-    about."""
+    """Verify what the lock says of its bytes: a lock is not trusted, and time goes on. What must be signed
+    is verified in the cache or in a new download, and sizes and members in the files that the cache has then. `crls`
+    learns the CRLs and what they are about."""
     crls = crls or CrlUse()
     _check_own_files([target], run, console, crls)
-    verify_contents(_requests([target]), lock.artifacts, _sources([target], file, run, console, crls))
-    if not target.signatures:
-        return
-    wanted = {name: request for name, request in _requests([target]).items() if name in target.signatures}
-    verify_signatures(wanted, lock.artifacts, _sources([target], file, run, console, crls))
-    console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
+    requests, sources = _requests([target]), _sources([target], file, run, console, crls)
+    wanted = {name: request for name, request in requests.items() if name in target.signatures}
+    if wanted:
+        verify_signatures(wanted, lock.artifacts, sources)
+        console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
+    # Afterwards, because the cache has what was just downloaded.
+    verify_contents(requests, lock.artifacts, sources)
 
 
 def _look_up_bases(

@@ -8,7 +8,7 @@ function Get-EntryError { [CmdletBinding()] param([int]$ExitCode, [string]$Messa
     $failure
 }
 
-# The arguments by name: full names in any case, each once. PowerShell passes -Name:value as two words.
+# The valid arguments by name: full names in any case, each once. PowerShell passes -Name:value as two words.
 function Read-Argument { [CmdletBinding()] param([string[]]$Word)
     $given = @{}
     for ($index = 0; $index -lt $Word.Count; $index++) {
@@ -24,16 +24,13 @@ function Read-Argument { [CmdletBinding()] param([string[]]$Word)
         if ($index -ge $Word.Count -or $Word[$index] -match '\A-') { throw (Get-EntryError -ExitCode 2 -Message "$name has no value") }
         $given[$name] = $Word[$index]
     }
-    return $given
-}
-
-function Assert-Argument { [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
-        if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
-        if ($name.EndsWith('Sha256') -and $Given[$name] -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message "$name must be 64 lower-case hex digits") }
+        if ([string]::IsNullOrEmpty($given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
+        if ($name.EndsWith('Sha256') -and $given[$name] -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message "$name must be 64 lower-case hex digits") }
     }
-    if ($Given['-Phase'] -ceq 'all' -and -not $Given.ContainsKey('-Check')) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
-    if (-not [System.IO.File]::Exists($Given['-Bundle'])) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $($Given['-Bundle'])") }
+    if ($given['-Phase'] -ceq 'all' -and -not $given.ContainsKey('-Check')) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
+    if (-not [System.IO.File]::Exists($given['-Bundle'])) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $($given['-Bundle'])") }
+    return $given
 }
 
 # Retries, because a virus scanner may hold a file for a moment. A file is overwritten before: the snapshot of a disk also has the blocks of deleted files.
@@ -132,7 +129,6 @@ try {
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
     $given = Read-Argument -Word $args
-    Assert-Argument -Given $given
     $check = $given.ContainsKey('-Check')
     if ($check) {
         # In a folder where only administrators can prepare anything. A second -Check ends at once.

@@ -108,7 +108,8 @@ PATHS = {
     r"C:\k\pre-kubeadm\01-own.ps1": "join: ",
     r"C:\k\set-pod-network.ps1": "pod-network: ",
     r"C:\k\reset-node.ps1": "rejoin: ",
-    r"C:\k\common.psm1": "pod-network: ",
+    # kubelet's script imports it too, so the node does not join.
+    r"C:\k\common.psm1": "user-data: ",
 }
 
 

@@ -43,10 +43,9 @@
         $pipe = 'npipe:////./pipe/containerd-containerd'
         $program, $arguments = $Resource.crictl, @('--runtime-endpoint', $pipe, '--image-endpoint', $pipe, 'pull', $Resource.reference)
         if ($null -ne $Resource.docker) { $program, $arguments = $Resource.docker, @('pull', $Resource.reference) }
-        $attempts = 4
+        # A tarball was verified after its download: no network can disturb its import.
+        $attempts = if ($null -ne $Resource.artifact) { 1 } else { 4 }
         if ($null -ne $Resource.artifact) {
-            # The tarball was verified after its download: no network can disturb its import.
-            $attempts = 1
             $program, $arguments = $Resource.ctr, @('-n', 'k8s.io', 'images', 'import', $Context.Artifact)
             if ($null -ne $Resource.docker) { $program, $arguments = $Resource.docker, @('load', '--input', $Context.Artifact) }
         }

@@ -47,8 +47,7 @@
                 if ($Resource.bypass -ne '') { $settings += " bypass-list=`"$($Resource.bypass)`"" }
                 $null = Invoke-Native -FilePath (Get-SystemTool -Name 'netsh.exe') -ArgumentLine $settings
             }
-            $arguments = '-Order', $order, '-Answer', $answer
-            $text = Invoke-AsSystem -Name 'imagegen-updates' -File $file -ArgumentList $arguments -Answer $answer -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+            $text = Invoke-AsSystem -Name 'imagegen-updates' -File $file -ArgumentList '-Order', $order, '-Answer', $answer -Answer $answer -TimeoutSeconds (Get-SecondsLeft -Context $Context)
             $told = ConvertFrom-Json -InputObject $text
         }
         finally {
