@@ -36,7 +36,7 @@ help: ## Show this help.
 	@echo "  CONFIG=FILE     the config (default $(CONFIG))"
 	@echo "  TARGET=NAME     the target to build, if the config has several on the cloud"
 	@echo "  REHEARSE=1      build with local stand-ins of the clouds"
-	@echo "  ARGS='...'      additional options of imagegen build: ARGS='--set kubernetes.version=1.36.3 --label team=web'"
+	@echo "  ARGS='...'      additional options of imagegen build: ARGS='--set kubernetes.version=1.35.8 --label team=web'"
 	@echo
 	@echo "make always exits with code 2 if imagegen fails: its last line shows the exit code of imagegen (Error 5)."
 

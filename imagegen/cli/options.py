@@ -52,7 +52,7 @@ SET = click.option(
     "sets",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Replace one value of the config: --set kubernetes.version=1.36.3; may be repeated. The plan records it.",
+    help="Replace one value of the config: --set kubernetes.version=1.35.8; may be repeated. The plan records it.",
 )
 LOCK = click.option(
     "--lock",

@@ -135,7 +135,7 @@ class ImageTarball(Strict):
 class Kubernetes(Strict):
     """The node components."""
 
-    version: Version = pydantic.Field(description='The Kubernetes version, in quotes: "1.36.2".', examples=["1.36.2"])
+    version: Version = pydantic.Field(description='The Kubernetes version, in quotes: "1.36.4".', examples=["1.36.4"])
     install_path: PlainFolder = pydantic.Field(
         default="C:\\k",
         description="The folder of kubelet, kubeadm, kubectl and crictl. Its path has no spaces.",

@@ -147,7 +147,7 @@ def test_each_program_reads_its_files(rendered: Mapping[Rendered, str]) -> None:
 
 
 def test_the_cluster_of_the_rehearsal_gives_kubelet_a_configuration_that_it_reads() -> None:
-    text = kubelet_config("1.36.2")["data"]["kubelet"]
+    text = kubelet_config("1.36.4")["data"]["kubelet"]
     assert refusals({Rendered("kubelet", text): "kubelet"}) == []
     assert refusals({Rendered("kubelet", text.replace("rotateCertificates", "rotateCertificate")): "kubelet"})
 

@@ -29,7 +29,7 @@ def _make(folder: Path, *words: str, timeout_s: float) -> process.Completed:
 
 @pytest.mark.parametrize("verb", ["build-aws", "build-azure", "validate"])
 def test_make_passes_args_on(verb: str, tmp_path: Path) -> None:
-    wanted = "--set kubernetes.version=1.36.3 --set 'name=x'"
+    wanted = "--set kubernetes.version=1.36.5 --set 'name=x'"
     done = _make(REPOSITORY, "-n", verb, f"ARGS={wanted}", f"OUT={tmp_path}", timeout_s=HANG_S)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].endswith(f" {wanted}")

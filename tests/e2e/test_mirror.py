@@ -34,7 +34,7 @@ IMAGES = ["mcr.microsoft.com/windows/nanoserver:ltsc2022", "library/nginx", "reg
 CONFIG: dict[str, Any] = {
     "name": "mirrored",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "targets": {"aws": {"region": "us-east-1", "network": {"allowed_cidrs": ["198.51.100.0/24"]}}},
 }
 RUNTIMES: dict[str, dict[str, Any]] = {

@@ -20,7 +20,7 @@ FILES = {
     "config.yaml": """\
 name: own-steps
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 runtime: {containerd: {version: "2.3.4"}}
 steps_path: steps
 step_options: {agent: {server: agents.example.com}}

@@ -252,7 +252,7 @@ def test_what_is_there_is_found_by_the_clouds_tags_and_not_made_again(
 
 def _assert_version_is_taken(done: Completed) -> None:
     assert done.returncode == ExitCode.REFUSED, done.stderr
-    assert "clusterapi/capi-win-2022-containerd/1.36.2 exists already" in done.stderr
+    assert "clusterapi/capi-win-2022-containerd/1.36.4 exists already" in done.stderr
     assert "never overwrites a version" in done.stderr
     assert done.stdout == ""
 

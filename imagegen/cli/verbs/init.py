@@ -71,7 +71,7 @@ For one cloud, without questions:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--name", help="The name of the image, and of the config if FILE is left out.")
 @click.option("--release", help="The Windows release: `imagegen catalog windows` lists them.")
-@click.option("--kubernetes", metavar="VERSION", help="The Kubernetes version, for example 1.36.2.")
+@click.option("--kubernetes", metavar="VERSION", help="The Kubernetes version, for example 1.36.4.")
 @click.option("--containerd", metavar="VERSION", help="The containerd version, for example 2.3.4.")
 @click.option(
     "--target", "targets", multiple=True, type=click.Choice(list(all_questions())), help="A cloud; may be repeated."

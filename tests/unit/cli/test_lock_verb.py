@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     LockCommand = Callable[..., tuple[object, str, str]]
 
 SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
-KUBELET = "https://dl.k8s.io/release/v1.36.2/bin/windows/amd64/kubelet.exe"
+KUBELET = "https://dl.k8s.io/release/v1.36.4/bin/windows/amd64/kubelet.exe"
 OWN_URL = "https://own.example/crictl.tar.gz"
 OWN = ("--set", f"overrides.crictl_url={OWN_URL}")
 

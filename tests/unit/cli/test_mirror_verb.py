@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CONFIG = {
     "name": "mirrored",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "runtime": {"containerd": {"version": "2.3.4"}},
     "images": ["library/nginx"],
     "executables": [{"url": "https://own.example.com/tool.exe", "path": "C:\\tools\\tool.exe"}],
@@ -77,7 +77,7 @@ def test_only_the_urls_of_the_config_itself_must_be_changed(config: Path, tmp_pa
 
 
 TEMPLATE = "https://own.example.com/a%20b/{name}/{version}/{name}.zip"
-FOLDER = "https://own.example.com/k8s/v1.36.2/"
+FOLDER = "https://own.example.com/k8s/v1.36.4/"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ FOLDER = "https://own.example.com/k8s/v1.36.2/"
     [
         ({"kubernetes_base_url": TEMPLATE}, "overrides.kubernetes_base_url"),
         ({"kubernetes_base_url": FOLDER}, "overrides.kubernetes_base_url"),
-        ({"kubernetes_base_url": "https://own.example.com/v1.36.2.zip"}, "overrides.kubernetes_base_url"),
+        ({"kubernetes_base_url": "https://own.example.com/v1.36.4.zip"}, "overrides.kubernetes_base_url"),
         ({"containerd_url": {"url": "https://own.example.com/c.tar.gz"}}, "overrides.containerd_url.url"),
         (
             {"kubernetes_base_url": TEMPLATE, "kubectl_url": "https://own.example.com/kubectl.exe"},

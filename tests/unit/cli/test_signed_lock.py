@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 SHIPPED = REPOSITORY / "configs" / "signed-artifacts.yaml"
 PINNED = ("containerd", "crictl", "cloudbase_init")
 SETS = (*(f"overrides.{name}_url.sha256=null" for name in PINNED), "artifacts.require_sha256=false")
-KUBELET = "https://artifacts.example.com/signed/kubernetes/v1.36.2/kubelet.exe"
+KUBELET = "https://artifacts.example.com/signed/kubernetes/v1.36.4/kubelet.exe"
 CRL = "https://artifacts.example.com/signing.crl"
 OTHER_CRL = "https://artifacts.example.com/other.crl"
 

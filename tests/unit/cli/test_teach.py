@@ -179,7 +179,7 @@ def test_init_asks_on_a_terminal_until_the_answer_is_right() -> None:
         "taken",
         "asked",
         "1.36",
-        "1.36.2",
+        "1.36.4",
         "",
         "gcp",
         "aws",

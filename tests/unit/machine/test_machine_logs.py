@@ -97,7 +97,7 @@ def test_every_log_that_nothing_else_rotates_stays_small(bench: Bench, kubernete
 
 def test_the_log_of_csi_proxy_stays_small(bench: Bench) -> None:
     """csi-proxy empties its log itself only after 1800 MB, or never."""
-    assert node(bench, "1.36.2", csi_proxy={}) == {"containerd": CONTAINERD, "kubelet": KUBELET, "csi-proxy": CSI_PROXY}
+    assert node(bench, "1.36.4", csi_proxy={}) == {"containerd": CONTAINERD, "kubelet": KUBELET, "csi-proxy": CSI_PROXY}
     write_on(bench.machine, CSI_PROXY, b"x" * (SIZE + 1))
     pass_time(bench.machine, EVERY_S)
     assert bench.machine.files.read(CSI_PROXY) == b""

@@ -15,7 +15,7 @@ DIGEST = f"sha256:{'ab' * 32}"
 @pytest.mark.parametrize(
     ("url", "path"),
     [
-        ("https://dl.k8s.io/release/v1.36.2/kubelet.exe", "dl.k8s.io/release/v1.36.2/kubelet.exe"),
+        ("https://dl.k8s.io/release/v1.36.4/kubelet.exe", "dl.k8s.io/release/v1.36.4/kubelet.exe"),
         ("https://artifacts.example.com:8443/a.zip", "artifacts.example.com:8443/a.zip"),
         ("https://192.0.2.1/a.zip", "192.0.2.1/a.zip"),
         # A web server decodes the path before it looks for the file.
@@ -34,7 +34,7 @@ def test_a_file_is_below_its_host(url: str, path: str) -> None:
         ("https://artifacts.example.com:8443/a.zip", "artifacts.example.com:8443/a.zip"),
         ("https://h.example/v2.0%2Bbuild/a%20b.zip", "h.example/v2.0+build/a%20b.zip"),
         ("https://h.example/%C3%BC%25.zip", "h.example/%C3%BC%25.zip"),
-        ("https://h.example/v1.36.2/", "h.example/v1.36.2"),
+        ("https://h.example/v1.36.4/", "h.example/v1.36.4"),
         ("https://h.example/%7Bx%7D/{name}/a%20{version}.zip", "h.example/%7Bx%7D/{name}/a%20{version}.zip"),
     ],
 )

@@ -81,7 +81,7 @@ def test_the_flags_are_looked_for_once_more_at_the_end(tmp_path: Path, *, are_wr
 
 def test_kubelet_runs_plugins_of_its_closed_folder_only(tmp_path: Path) -> None:
     r"""Its default from 1.30 on is below C:\usr, and it makes that folder with the rights of the drive."""
-    machine = make_machine(tmp_path, "1.36.2")
+    machine = make_machine(tmp_path, "1.36.4")
     machine.files.make_folder(r"C:\var\lib\kubelet")
     machine.files.write(r"C:\var\lib\kubelet\config.yaml", b"x")
     script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]), r"D:\own")

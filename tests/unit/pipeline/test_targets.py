@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CONFIG = """\
 name: example
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 runtime: {containerd: {version: "2.3.4"}}
 cloudbase_init: {plugins: {aws: [cloudbaseinit.plugins.common.userdata.UserDataPlugin]}}
 targets:

@@ -29,7 +29,7 @@ CONFIGS = (
 PLACES = """\
 name: places
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2", install_path: 'C:\\Kube\\a\\bin'}
+kubernetes: {version: "1.36.4", install_path: 'C:\\Kube\\a\\bin'}
 runtime: {containerd: {version: "2.3.4"}}
 executables:
 - {url: "https://example.com/1", path: 'C:\\Tools\\x\\one.exe'}

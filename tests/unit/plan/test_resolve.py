@@ -99,7 +99,7 @@ def test_archives_list_what_they_leave_behind(decided: Any) -> None:  # noqa: AN
 
 def test_versions_and_base_are_told(decided: Any) -> None:  # noqa: ANN401 - as above
     image = decided.decision.plan.image
-    assert image.versions == {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
+    assert image.versions == {"kubernetes": "1.36.4", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
     assert image.windows == {"release": "2022", "edition": "core", "build": 20348}
     assert image.base == decided.lock.base_images["aws"].identity
 

@@ -246,7 +246,7 @@ def test_a_single_file_needs_no_record(roles: Path, changed: Contents, tmp_path:
     assert _carry_out(decided, tmp_path / "disk") == ""
 
 
-KUBELET = make_program(b"a stand-in for kubelet.exe 1.36.2, made for a rehearsal\n")
+KUBELET = make_program(b"a stand-in for kubelet.exe 1.36.4, made for a rehearsal\n")
 AKS = "https://packages.aks.azure.com/dalec-packages/{name}/{version}/windows/amd64/{name}_{version}-1_amd64.zip"
 OWN = "https://artifacts.example.com"
 
@@ -273,7 +273,7 @@ def test_the_url_of_an_override_says_how_it_is_packed() -> None:
 def test_an_override_with_the_url_of_another_release_brings_that_release() -> None:
     made = _stand_ins(load_today(CONFIG, f"overrides.kubernetes_base_url={AKS}"))
     for name in ("kubelet", "kubeadm", "kubectl", "kube-log-runner"):
-        with zipfile.ZipFile(io.BytesIO(made[AKS.format(name=name, version="1.36.2")])) as held:
+        with zipfile.ZipFile(io.BytesIO(made[AKS.format(name=name, version="1.36.4")])) as held:
             assert held.namelist() == [f"{name}.exe"]
 
 

@@ -149,7 +149,7 @@ def _first_boot(asked: dict[str, Any], target: str, name: str, folder: Path) -> 
         {
             "name": "asked",
             "windows": {"release": "2022"},
-            "kubernetes": {"version": "1.36.2"},
+            "kubernetes": {"version": "1.36.4"},
             "runtime": {"containerd": {"version": "2.3.4"}},
             "targets": {"aws": {"region": "us-east-1"}, "azure": {"location": "westeurope", "gallery": gallery}},
             **asked,

@@ -36,7 +36,7 @@ def spec_of(
     *,
     windows: str = "2022",
     edition: str = "core",
-    kubernetes: str = "1.36.2",
+    kubernetes: str = "1.36.4",
     containerd: str = "2.3.4",
     lines: dict[YamlPath, int] | None = None,
     more: dict[str, Any] | None = None,
@@ -80,7 +80,7 @@ def test_what_the_config_says_holds() -> None:
     mine = "registry.example.com/pause:3.11"
     lines: dict[YamlPath, int] = {("kubernetes", "pause_image"): 3, ("cloudbase_init", "plugins", "aws"): 7}
     asked = {
-        "kubernetes": {"version": "1.36.2", "pause_image": mine},
+        "kubernetes": {"version": "1.36.4", "pause_image": mine},
         "cloudbase_init": {"plugins": {"aws": ["a.b.Own"]}},
     }
     spec = spec_of(lines=lines, more=asked)

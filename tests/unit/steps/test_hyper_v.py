@@ -37,7 +37,7 @@ CONTAINERD: dict[str, Any] = {"containerd": {"version": "2.3.4"}}
 DOCKER: dict[str, Any] = {"docker": {"version": "20.10.9"}}
 
 
-def steps(level: str, kubernetes: str = "1.36.2", runtime: dict[str, Any] = CONTAINERD) -> dict[str, EvaluatedStep]:
+def steps(level: str, kubernetes: str = "1.36.4", runtime: dict[str, Any] = CONTAINERD) -> dict[str, EvaluatedStep]:
     config = ImageConfig.model_validate(
         {
             "name": "node",

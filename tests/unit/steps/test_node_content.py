@@ -38,7 +38,7 @@ def evaluate(target: str, **asked: Any) -> tuple[EvaluatedStep, ...]:  # noqa: A
         {
             "name": "node",
             "windows": {"release": "2022", **release},
-            "kubernetes": {"version": "1.36.2"},
+            "kubernetes": {"version": "1.36.4"},
             "runtime": {"containerd": {"version": "2.3.4"}},
             "targets": {target: TARGETS[target]},
             **asked,
@@ -156,7 +156,7 @@ def test_other_nodes_reach_the_overlay(cni: dict[str, Any], ports: set[int]) -> 
 
 def test_every_script_of_an_image_runs_whatever_the_base_images_policy_is() -> None:
     """The local policy of the base image may be Restricted or AllSigned."""
-    nssm = {"kubernetes": {"version": "1.36.2", "service_manager": "nssm"}}
+    nssm = {"kubernetes": {"version": "1.36.4", "service_manager": "nssm"}}
     variants: tuple[dict[str, Any], ...] = ({}, nssm, {"ssh": {}})
     commands = [
         text

@@ -76,14 +76,14 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def resources(kubernetes: str = "1.36.2", containerd: str = "2.3.4") -> list[tuple[str, dict[str, Any]]]:
+def resources(kubernetes: str = "1.36.4", containerd: str = "2.3.4") -> list[tuple[str, dict[str, Any]]]:
     """The kind and the fields of every resource of a node with these versions."""
     return [(draft.kind, draft.fields) for step in evaluated(kubernetes, containerd) for draft in step.drafts]
 
 
 @pytest.mark.parametrize(
     ("kubernetes", "arguments"),
-    [("1.30.14", []), ("1.31.0", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"]), ("1.36.2", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"])],
+    [("1.30.14", []), ("1.31.0", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"]), ("1.36.4", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"])],
 )
 def test_kubeadm_before_1_31_does_not_run_as_local_system(kubernetes: str, arguments: list[str]) -> None:
     """It looks up the groups of its account, and Windows has none for LocalSystem."""
@@ -91,7 +91,7 @@ def test_kubeadm_before_1_31_does_not_run_as_local_system(kubernetes: str, argum
     assert package["arguments"] == arguments
 
 
-@pytest.mark.parametrize("kubernetes", ["1.33.13", "1.34.0", "1.36.2"])
+@pytest.mark.parametrize("kubernetes", ["1.33.13", "1.34.0", "1.36.4"])
 def test_no_log_runner_rotates_a_log(kubernetes: str) -> None:
     """It renames the log, which Windows refuses while a Go program reads it. Then it writes no more. An older log
     runner ends with 2 at the flag."""
@@ -166,7 +166,7 @@ def test_containerds_log_is_kept_where_users_cannot_read_it(containerd: str) -> 
 
 @pytest.mark.parametrize(
     ("kubernetes", "runner"),
-    [("1.14.10", "1.23.17"), ("1.22.17", "1.23.17"), ("1.23.0", "1.23.0"), ("1.36.2", "1.36.2")],
+    [("1.14.10", "1.23.17"), ("1.22.17", "1.23.17"), ("1.23.0", "1.23.0"), ("1.36.4", "1.36.4")],
 )
 def test_kubelets_log_runner_comes_from_a_release_that_has_it(kubernetes: str, runner: str) -> None:
     """Up to 1.22 no release has one. A log runner starts a program of any version."""
@@ -202,7 +202,7 @@ def test_a_base_may_be_a_template_or_an_archive_and_one_program_may_come_from_el
         assert [file.name for file in requests["kubelet"].files] == ["kubelet.exe"]
 
 
-@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.4"])
 def test_the_tarball_gives_the_same_programs_at_the_same_paths(kubernetes: str) -> None:
     """Up to 1.22 it has no kube-log-runner, which then comes from a later release."""
     runner = "file" if kubernetes.startswith(("1.1", "1.20", "1.22")) else "extract"
@@ -215,7 +215,7 @@ def test_the_tarball_gives_the_same_programs_at_the_same_paths(kubernetes: str) 
         assert {name: found[rf"C:\k\{name}.exe"].kind for name in PROGRAMS} == kinds
 
 
-@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.4"])
 def test_the_tarball_has_the_programs_that_are_taken_from_it(kubernetes: str) -> None:
     own = "https://artifacts.example.com/kubernetes"
     for overrides, folder in (({}, f"https://dl.k8s.io/v{kubernetes}"), ({"kubernetes_base_url": own}, own)):
@@ -274,7 +274,7 @@ PROVIDERS_FOLDER = r"C:\var\lib\kubelet\credential-provider"
     [
         *(("1.20.15", "v1alpha1", True), ("1.23.17", "v1alpha1", True), ("1.24.17", "v1beta1", True)),
         *(("1.25.16", "v1beta1", True), ("1.26.15", "v1", True), ("1.29.15", "v1", True)),
-        *(("1.30.14", "v1", False), ("1.36.2", "v1", False)),
+        *(("1.30.14", "v1", False), ("1.36.4", "v1", False)),
     ],
 )
 def test_kubelet_finds_its_credential_providers(kubernetes: str, version: str, has_plain_names: bool) -> None:
@@ -317,7 +317,7 @@ def test_kubelet_finds_its_credential_providers(kubernetes: str, version: str, h
     ]
 
 
-@pytest.mark.parametrize("kubernetes", ["1.20.15", "1.23.17", "1.24.17", "1.36.2"])
+@pytest.mark.parametrize("kubernetes", ["1.20.15", "1.23.17", "1.24.17", "1.36.4"])
 def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     """Before 1.24 it ignores the flags without the feature gate."""
     steps = evaluated(kubernetes, "1.6.36", credential_providers=PROVIDERS)
@@ -346,7 +346,7 @@ AUTHORITY = r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt"
         ("1.20.0", [PRIORITY, AUTHORITY]),
         ("1.22.17", [PRIORITY, AUTHORITY]),
         ("1.23.0", [PRIORITY]),
-        ("1.36.2", [PRIORITY]),
+        ("1.36.4", [PRIORITY]),
     ],
 )
 def test_what_kubelet_is_always_told(kubernetes: str, arguments: list[str]) -> None:
@@ -379,7 +379,7 @@ def test_kubelet_up_to_1_23_can_ask_docker_itself(kubernetes: str) -> None:
 
 def test_kubelet_finds_cri_dockerd() -> None:
     docker = {"containerd": None, "docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}
-    (step,) = [s for s in evaluated("1.36.2", "", runtime=docker) if s.step.name == "kubernetes"]
+    (step,) = [s for s in evaluated("1.36.4", "", runtime=docker) if s.step.name == "kubernetes"]
     fields = {draft.kind: draft.fields for draft in step.drafts}
     assert " -RuntimeEndpoint npipe:////./pipe/cri-dockerd -ArgumentsFile" in fields["service"]["command"]
     assert fields["service"]["depends_on"] == ["cri-dockerd"]
@@ -388,7 +388,7 @@ def test_kubelet_finds_cri_dockerd() -> None:
 
 def test_csi_proxy_is_a_service_with_a_closed_log() -> None:
     """Its log grows for ever, and the task that rotates it needs a program that appends."""
-    steps = evaluated("1.36.2", "2.3.4", csi_proxy={})
+    steps = evaluated("1.36.4", "2.3.4", csi_proxy={})
     (step,) = [step for step in steps if step.step.name == "csi-proxy"]
     fields = [(draft.kind, draft.fields) for draft in step.drafts]
     folder, program = r"C:\var\log\csi-proxy", r"C:\k\csi-proxy.exe"
@@ -411,7 +411,7 @@ def test_csi_proxy_comes_from_its_archive(version: str) -> None:
     own = "https://artifacts.example.com/csi-proxy.tgz"
     public = f"https://packages.aks.azure.com/csi-proxy/v{version}/binaries/csi-proxy-v{version}.tar.gz"
     for overrides, url in (({}, public), ({"csi_proxy_url": own}, own)):
-        steps = evaluated("1.36.2", "2.3.4", csi_proxy={"version": version}, overrides=overrides)
+        steps = evaluated("1.36.4", "2.3.4", csi_proxy={"version": version}, overrides=overrides)
         (step,) = [step for step in steps if step.step.name == "csi-proxy"]
         request = step.requests["csi-proxy"]
         assert (request.url, request.form) == (url, "archive")
@@ -461,7 +461,7 @@ EXECUTABLES: dict[str, Any] = {"executables": [{"url": "https://one.example.com/
 @pytest.mark.parametrize(("path", "is_open"), [("C:\\tools\\a.exe", True), ("C:\\K\\a.exe", False)])
 def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, is_open: bool) -> None:
     """Users may run it, but not where the folder is closed to them."""
-    steps = evaluated("1.36.2", "2.3.4", executables=[EXECUTABLES["executables"][0] | {"path": path}])
+    steps = evaluated("1.36.4", "2.3.4", executables=[EXECUTABLES["executables"][0] | {"path": path}])
     [step] = [step for step in steps if step.step.name == "executables"]
     found = [(draft.kind, draft.fields) for draft in step.drafts]
     closed = [*ONLY_SYSTEM_AND_ADMINISTRATORS, {"sid": "S-1-5-32-545", "rights": "read"}]
@@ -476,7 +476,7 @@ def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, 
 
 def test_no_mirror_replaces_the_url_of_a_program_of_the_operator() -> None:
     mirror: dict[str, Any] = {"artifacts": {"mirror": "https://mirror.example.com"}}
-    steps = evaluated("1.36.2", "2.3.4", **(EXECUTABLES | mirror))
+    steps = evaluated("1.36.4", "2.3.4", **(EXECUTABLES | mirror))
     urls = {name: request.url for step in steps for name, request in step.requests.items()}
     assert urls["executable-1"] == "https://one.example.com/a"
     assert urls["cloudbase-init"].startswith("https://mirror.example.com/github.com/")
@@ -492,7 +492,7 @@ OWN_SCRIPTS: dict[str, Any] = {
 
 
 def test_scripts_for_kubeadm_are_at_their_documented_paths_in_their_order() -> None:
-    (step,) = [item for item in evaluated("1.36.2", "2.3.4", **OWN_SCRIPTS) if item.step.name == "kubeadm-scripts"]
+    (step,) = [item for item in evaluated("1.36.4", "2.3.4", **OWN_SCRIPTS) if item.step.name == "kubeadm-scripts"]
     found = [(draft.kind, draft.fields["path"], draft.fields.get("sha256")) for draft in step.drafts]
     assert found == [
         ("directory", r"C:\k\pre-kubeadm", None),
@@ -504,7 +504,7 @@ def test_scripts_for_kubeadm_are_at_their_documented_paths_in_their_order() -> N
 
 
 def test_scripts_run_after_everything_else_in_their_order() -> None:
-    steps = evaluated("1.36.2", "2.3.4", **EXECUTABLES, **OWN_SCRIPTS)
+    steps = evaluated("1.36.4", "2.3.4", **EXECUTABLES, **OWN_SCRIPTS)
     assert steps[-1].earlier == set(STEPS) - {"scripts"}
     first, second = (draft.fields for draft in steps[-1].drafts)
     usual = {"arguments": [], "good_exit_codes": [0], "timeout_s": 600}

@@ -38,7 +38,7 @@ GALLERY = {"resource_group": "images", "name": "images", "definition": "windows"
 PLAIN: dict[str, Any] = {
     "name": "plain",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "runtime": {"containerd": {"version": "2.3.4"}},
     "targets": {"aws": {"region": "us-east-1"}, "azure": {"location": "westeurope", "gallery": GALLERY}},
 }
@@ -64,7 +64,7 @@ ASKED: dict[str, Any] = {
     },
     "images": ["registry.example.com/a:1", "registry.example.com/pause:3.10.2"],
     "debug_tools": True,
-    "image_tarballs": [{"name": "registry.example.com/b:1", "url": "https://artifacts.example.com/1.36.2/b.tar.gz"}],
+    "image_tarballs": [{"name": "registry.example.com/b:1", "url": "https://artifacts.example.com/1.36.4/b.tar.gz"}],
     "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
@@ -343,7 +343,7 @@ def test_downloads_are_from_https_and_name_their_version(name: str) -> None:
         if item.step.name == name:
             for request in item.requests.values():
                 assert request.url.startswith("https://")
-                assert any(version in request.url for version in ("1.36.2", "2.3.4", "1.1.8", "1.36.0")), request.url
+                assert any(version in request.url for version in ("1.36.4", "2.3.4", "1.1.8", "1.36.0")), request.url
 
 
 def test_why_each_step_is_in_the_plan() -> None:

@@ -21,7 +21,7 @@ ZIP: dict[str, Any] = {"source": "zip"}
 
 
 def ssh_step(asked: dict[str, Any], **others: Any) -> EvaluatedStep:  # noqa: ANN401 - any section
-    (step,) = [step for step in evaluated("1.36.2", "2.3.4", ssh=asked, **others) if step.step.name == "ssh"]
+    (step,) = [step for step in evaluated("1.36.4", "2.3.4", ssh=asked, **others) if step.step.name == "ssh"]
     return step
 
 
