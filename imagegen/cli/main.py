@@ -78,7 +78,8 @@ def cli() -> None:
     The stages of the pipeline are commands: validate, lock, plan, render, build, publish. `build` runs all of them.
 
     Exit codes: 0 success, 2 invalid command line or config, 3 missing tool, 4 wrong checksum or signature,
-    5 refused, 6 build failed, 7 publishing or clean-up incomplete, 8 manifest conflict, 130 interrupted.
+    5 refused, 6 build failed or cloud unavailable, 7 publishing or clean-up incomplete, 8 manifest conflict,
+    130 interrupted.
     """
 
 

@@ -16,6 +16,7 @@ from imagegen.artifacts.request import ArtifactRequest
 from imagegen.errors import VerificationError
 from imagegen.plan.fitting import UnfitError, fit
 from imagegen.resources.kinds import EXTRACTABLE
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ _SHA: Final = "0" * 64
 _REQUEST: Final = ArtifactRequest("tool", _URL, None, "archive", "overrides.tool_url", _URL)
 # Windows has no owners, modes and attributes of this kind: what bsdtar may do with them is no part of the question.
 _UNIX: Final = ("-o", "-m", "--no-xattrs", "--no-acls", "--no-fflags")
-_DEADLINE_S: Final = 60
+_DEADLINE_S: Final = HANG_S
 
 
 @dataclasses.dataclass(frozen=True)

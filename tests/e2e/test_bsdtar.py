@@ -22,6 +22,7 @@ from tests.archives import tars, zips
 from tests.archives.judge import Judge
 from tests.archives.mutants import change_times_and_owners, mutate
 from tests.conftest import load_today
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ HOSTILE: Final = {
 }
 STRIPS: Final = (0, 1, 2)
 MUTANTS: Final = int(os.environ.get("IMAGEGEN_ARCHIVE_MUTANTS", "300"))
-_DEADLINE_S: Final = 300
+_DEADLINE_S: Final = HANG_S
 
 
 @pytest.fixture(scope="module")
