@@ -98,7 +98,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
-    "mirror": {"config", "console", "pipeline"},
+    "mirror": {"console", "pipeline"},
     "artifacts": {"console"},
     "locking": {"authenticode", "console", "pipeline", "providers"},
     "judging": {"config", "documents", "providers", "settle", "steps"},
