@@ -180,7 +180,7 @@ SPOILED: list[tuple[str, Change, str]] = [
     (VXLAN, remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
     (VXLAN, remove(r"C:\k\flanneld.exe"), NO_SUBNET),
     (VXLAN, remove(r"C:\k\nssm.exe"), NO_SUBNET),
-    (VXLAN, remove(r"C:\k\cni\net-conf.json"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\cni\net-conf.json"), UNCONFIGURED),
     (VXLAN, remove(r"C:\k\cni\services.txt"), NO_SUBNET),
     (VXLAN, remove(r"C:\k\cni\10-flannel.conflist"), UNCONFIGURED),
     (VXLAN, replace(r"C:\k\cni\net-conf.json", "4096", "4095"), NO_SUBNET),
@@ -272,7 +272,7 @@ def test_folders_of_flannel_are_closed(images: Callable[[str], Image], tmp_path:
 # The check's own words, with kube-proxy as a service.
 SPOILED_PROXIES: list[tuple[Change, str]] = [
     (remove(r"C:\k\kube-proxy.exe"), "kube-proxy does not run: service kube-proxy cannot be started: cannot find"),
-    (remove(r"C:\k\cni\kube-proxy-config.yaml"), "is no configuration of kube-proxy"),
+    (remove(r"C:\k\cni\kube-proxy-config.yaml"), "nothing started its service"),
     (remove(r"C:\k\cni\services.txt"), "nothing started its service"),
     (lambda machine: machine.services.remove("kube-proxy"), "nothing started its service"),
     (replace(PROXY_CONFIG, "  sourceVip: '<ENDPOINT>'\n", ""), "source-vip flag not set"),

@@ -32,7 +32,7 @@ BOOTSTRAP = r"C:\etc\kubernetes\bootstrap-kubelet.conf"
 CLIENT = r"C:\etc\kubernetes\kubelet.conf"
 CERTIFICATE = r"C:\var\lib\kubelet\pki\kubelet-client-current.pem"
 TAINTS = ("os=windows:NoSchedule", "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule")
-READS_FLAGS = b' + @(Read-KubeadmArgument -Path "$StateFolder\\kubeadm-flags.env")'
+READS_FLAGS = b" + @(Read-KubeadmArgument -Path $flags)"
 WAITS_FOR_FLAGS = next(line for line in SCRIPT.splitlines(keepends=True) if b"if ($joining)" in line)
 # kubelet's script runs 5 seconds after the service's start, and kubeadm writes its files one second after its own.
 AT_ONCE_S = 4.5
