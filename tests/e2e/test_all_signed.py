@@ -107,7 +107,7 @@ PATHS = {
     r"C:\k\pre-kubeadm\01-own.ps1": "join: ",
     r"C:\k\set-pod-network.ps1": "pod-network: ",
     r"C:\k\reset-node.ps1": "rejoin: ",
-    r"C:\k\common.psm1": "pod-network: ",
+    r"C:\k\common.psm1": "join: ",
 }
 
 
