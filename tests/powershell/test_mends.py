@@ -371,12 +371,14 @@ MENDS = (
         (
             only_where("-not [System.IO.File]::Exists($program)", 'throw "it could not be looked at: there is no'),
             in_order('.Count -eq 0) { throw "it could not be looked at: service $service does not run'),
-            only_where("$clock.Elapsed.TotalSeconds -gt 60", 'throw "it could not be looked at: $program gets'),
+            in_order("try { $images = Wait-Success -Seconds 60"),
+            in_order('catch { throw "it could not be looked at: '),
         ),
         (
             ("($program)) { throw", "($program)) { return"),
             (").Count -eq 0) { throw", ").Count -eq 0) { return"),
-            ("-gt 60) { throw", "-gt 60) { return"),
+            ("-Seconds 60 -Try", "-Seconds 0 -Try"),
+            ("catch { throw", "catch { return"),
         ),
     ),
     Mend(

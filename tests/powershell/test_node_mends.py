@@ -70,7 +70,7 @@ ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
 AWAIT_PARTITION = "$found = @(Wait-Until -Seconds 60 -Every 2 -Test {"
 STILL_PENDING = "if (Wait-Until -Seconds 120 -Every 2 -Test { -not (Test-RestartPending) }) { return }"
 UNAVAILABLE = "if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }"
-STARTING = "if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { $limit = 30 }"
+STARTING = "$limit = if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { 30 } else { 300 }"
 
 EXPORT = "$text = [string](Export-ScheduledTask -TaskName $Resource.name -TaskPath '\\' -ErrorAction Stop)"
 NOT_MISSING = "$id -notlike 'HRESULT 0x80070002,*' -and $id -notlike 'CmdletizationQuery_NotFound*'"
@@ -130,9 +130,9 @@ MENDS = (
     Mend(
         "G5-defender-that-still-starts-is-waited-for",
         DEFENDER,
-        (in_order("$limit = 300", STARTING, UNAVAILABLE, "Start-Sleep -Seconds 2"),),
+        (in_order(STARTING, UNAVAILABLE, "Start-Sleep -Seconds 2"),),
         (
-            ("$limit = 300", "$limit = 0"),
+            ("else { 300 }", "else { 0 }"),
             ("-gt 600000", "-gt 600"),
             (UNAVAILABLE, "return [ordered]@{ unavailable = $why }"),
         ),

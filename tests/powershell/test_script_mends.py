@@ -22,7 +22,7 @@ LOCK = (
 )
 AWAIT_FIRST, AWAIT_THEN = "Wait-Kubeadm -TimeoutSeconds 120", "Wait-Kubeadm -TimeoutSeconds 60"
 TAKE_COPY = 'Copy-Item -LiteralPath "$state\\$name" -Destination "${kept}.new" -Recurse -Force'
-NAME_COPIES = '[System.IO.Directory]::Move("${kept}.new", $kept)'
+NAME_COPIES = 'Wait-Success -Seconds 30 -Try { [System.IO.Directory]::Move("${kept}.new", $kept) }'
 NOT_KEPT = "-not [System.IO.Directory]::Exists($kept)"
 MAKE_STATE = '$null = [System.IO.Directory]::CreateDirectory("$state\\pods")'
 CLOSE_STATE = "-ArgumentList (@($state) + $rights)"
@@ -30,7 +30,7 @@ PUT_BACK = (
     "foreach ($path in [System.IO.Directory]::GetFileSystemEntries($kept)) { "
     "Copy-Item -LiteralPath $path -Destination $state -Recurse -Force }"
 )
-RETIRE_COPIES = '[System.IO.Directory]::Move($kept, "${kept}.new")'
+RETIRE_COPIES = 'Wait-Success -Seconds 30 -Try { [System.IO.Directory]::Move($kept, "${kept}.new") }'
 ADDRESSES = (
     "$left = @(\"$PSScriptRoot\\pod-network.json\", 'C:\\run\\flannel\\subnet.env', 'C:\\var\\lib\\cni\\networks')"
 )

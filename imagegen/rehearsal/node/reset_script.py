@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "a916f8f1cd5e3a6e87981c15a57367d77fa4b52b3f9358069653c292ffbd827d"
+SHA256: Final = "6f7803e5043f8c10b934f231c0e28966f5f1d68e233b7c19ccf6efc5833d2da1"
 _SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")

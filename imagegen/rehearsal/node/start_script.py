@@ -24,11 +24,8 @@ _WAITS_FOR_FLAGS = r"""if ($joining) { $null = Wait-Until -Seconds 20 -Every 1 -
 """  # noqa: E501  # the script's own line
 _WAITS_FOR_KUBEADM = r"""$null = Wait-Until -Seconds 60 -Every 1 -Test { [System.IO.File]::Exists("$StateFolder\config.yaml") -or [System.Diagnostics.Process]::GetProcessesByName('kubeadm').Length -eq 0 }
 """  # noqa: E501  # the script's own line
-_LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) {
-    [System.Console]::Error.WriteLine("start-kubelet: this machine has not joined a cluster: there is no $StateFolder\config.yaml")
-    exit 1
-}
-"""  # noqa: E501  # the script's own lines
+_LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) { throw "this machine has not joined a cluster: there is no $StateFolder\config.yaml" }
+"""  # noqa: E501  # the script's own line
 _COMMENT = re.compile(r"(?m)^ *#.*\n")
 # Read what a changed script does, and follow it below, before you take over its digest.
 _REST_SHA256 = "ec1f5ee041c29e3f72c8ddb66e3d629252bd081cb28d6dbd1824f239836519bc"

@@ -11,8 +11,7 @@
             if (-not $there -or (Get-RegistryData -Key $service -Name 'Start' -Default 4) -eq 4) { return [ordered]@{ absent = $true } }
             # Defender starts some minutes after Windows, and pauses when it updates itself. One that does not answer is managed by somebody else: the report has its words.
             # The highest bit is left out, because the count becomes negative after 24 days.
-            $limit = 300
-            if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { $limit = 30 }
+            $limit = if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { 30 } else { 300 }
             if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }
             Start-Sleep -Seconds 2
         }

@@ -5,13 +5,8 @@
         if (-not [System.IO.File]::Exists($program)) { throw "it could not be looked at: there is no $program" }
         if (@(Get-Service -Name $service -ErrorAction SilentlyContinue | Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -eq 0) { throw "it could not be looked at: service $service does not run" }
         # A runtime answers some seconds after its service has started.
-        $clock = [System.Diagnostics.Stopwatch]::StartNew()
-        while ($true) {
-            $images = Invoke-Native -FilePath $program -ArgumentList $question -GoodExitCode @()
-            if ($images.ExitCode -eq 0) { break }
-            if ($clock.Elapsed.TotalSeconds -gt 60) { throw "it could not be looked at: $program gets no answer: $($images.Output)" }
-            Start-Sleep -Seconds 2
-        }
+        try { $images = Wait-Success -Seconds 60 -Try { Invoke-Native -FilePath $program -ArgumentList $question } }
+        catch { throw "it could not be looked at: $(Get-Cause -ErrorRecord $_)" }
         if ($null -ne $Resource.docker) {
             $found = Invoke-Native -FilePath $program -ArgumentList 'image', 'inspect', '--format', '{{.Id}}', $Resource.name -GoodExitCode @()
             if ($found.ExitCode -ne 0) { return $null }

@@ -18,10 +18,7 @@ PARTS = {
     "reads_flags": b" + @(Read-KubeadmArgument -Path $flags)",
     "waits_for_flags": next(line for line in SCRIPT.splitlines(keepends=True) if b"if ($joining)" in line),
     "waits_for_kubeadm": next(line for line in SCRIPT.splitlines(keepends=True) if b"'kubeadm'" in line),
-    "leaves_before_join": SCRIPT[SCRIPT.index(b'if (-not [System.IO.File]::Exists("$StateFolder') :].partition(
-        b"\n}\n"
-    )[0]
-    + b"\n}\n",
+    "leaves_before_join": next(line for line in SCRIPT.splitlines(keepends=True) if b"has not joined" in line),
 }
 
 

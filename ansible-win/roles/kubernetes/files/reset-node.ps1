@@ -32,7 +32,7 @@ try {
         foreach ($name in 'credential-provider', 'credential-provider-config.yaml') {
             if (Test-Path -LiteralPath "$state\$name") { Copy-Item -LiteralPath "$state\$name" -Destination "${kept}.new" -Recurse -Force }
         }
-        [System.IO.Directory]::Move("${kept}.new", $kept)
+        Wait-Success -Seconds 30 -Try { [System.IO.Directory]::Move("${kept}.new", $kept) }
     }
     # kubeadm uses paths without a drive.
     [System.Environment]::CurrentDirectory = 'C:\'
@@ -47,7 +47,7 @@ try {
         $null = Invoke-Native -FilePath (Get-SystemTool -Name 'icacls.exe') -ArgumentList (@($state) + $rights)
         $null = Invoke-Native -FilePath (Get-SystemTool -Name 'icacls.exe') -ArgumentList (@("$state\pods") + $rights + '*S-1-3-0:(OI)(CI)(IO)F', '*S-1-5-32-545:(OI)(CI)RX', '/grant', '*S-1-5-32-545:(CI)(WD,AD)')
         foreach ($path in [System.IO.Directory]::GetFileSystemEntries($kept)) { Copy-Item -LiteralPath $path -Destination $state -Recurse -Force }
-        [System.IO.Directory]::Move($kept, "${kept}.new")
+        Wait-Success -Seconds 30 -Try { [System.IO.Directory]::Move($kept, "${kept}.new") }
         Clear-Tree -Path "${kept}.new"
     }
     # kubeadm leaves what the networks of pods have: configurations, addresses that were given away, and the files of a plugin, which state.txt lists if there are any.

@@ -10,10 +10,7 @@ Import-Module -Name "$PSScriptRoot\common.psm1" -Force -DisableNameChecking
 # Before the node has joined, kubelet cannot run. kubeadm starts the service when it has written everything, but not while the service is already starting:
 # a start in the middle of a join waits for kubeadm.
 $null = Wait-Until -Seconds 60 -Every 1 -Test { [System.IO.File]::Exists("$StateFolder\config.yaml") -or [System.Diagnostics.Process]::GetProcessesByName('kubeadm').Length -eq 0 }
-if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) {
-    [System.Console]::Error.WriteLine("start-kubelet: this machine has not joined a cluster: there is no $StateFolder\config.yaml")
-    exit 1
-}
+if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) { throw "this machine has not joined a cluster: there is no $StateFolder\config.yaml" }
 # While the first file exists and the second does not, the node is joining. kubeadm writes its arguments after config.yaml, and the service manager may start this script in between.
 # Without them kubelet would register the node without its name and taints. Goes on after the limit: whoever joins without kubeadm writes no such file.
 $joining = [System.IO.File]::Exists("$ConfigFolder\bootstrap-kubelet.conf") -and -not [System.IO.File]::Exists("$ConfigFolder\kubelet.conf")
