@@ -11,6 +11,7 @@ import pytest
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.machine.access import USERS, AccessEntry
 from imagegen.rehearsal.machine.access import write as write_access
 from imagegen.rehearsal.machine.container_store import ContainerStore
 from imagegen.rehearsal.machine.hns import Network
@@ -214,8 +215,8 @@ SPOILED: list[tuple[str, Change, str]] = [
     (CALICO, replace(SERVICES, "BACKEND=vxlan", "BACKEND=none"), "network Calico is not found"),
     (CALICO, replace(SERVICES, "VXLAN_VNI=4096", "VXLAN_VNI=5000"), "HNS: the overlay Calico has the VNI 5000"),
     (CALICO, replace(r"C:\k\cni\10-calico.conflist", "SDNROUTE", "ROUTE"), "HNS does not know the policy ROUTE here"),
-    (CALICO_PODS, forget_image("quay.io/calico/cni-windows:v3.31.0"), "Calico's pods: quay.io/calico/cni-windows"),
-    (CALICO_PODS, forget_image("quay.io/calico/node-windows:v3.31.0"), "Calico's pods: quay.io/calico/node-windows"),
+    (CALICO_PODS, forget_image("quay.io/calico/cni-windows:v3.32.1"), "Calico's pods: quay.io/calico/cni-windows"),
+    (CALICO_PODS, forget_image("quay.io/calico/node-windows:v3.32.1"), "Calico's pods: quay.io/calico/node-windows"),
     (OVN, remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
     (OVN, remove(r"C:\k\hybrid-overlay-node.exe"), NO_OVERLAY),
     (OVN, remove(r"C:\k\nssm.exe"), NO_OVERLAY),
@@ -264,7 +265,7 @@ def test_a_service_of_the_network_keeps_its_log(images: Callable[[str], Image], 
 def test_folders_of_flannel_are_closed(images: Callable[[str], Image], tmp_path: Path, folder: str) -> None:
     image = images(VXLAN)
     machine = image.machine.copy(tmp_path / "disk")
-    write_access(machine.files, folder, [], protected=False)
+    write_access(machine.files, folder, [AccessEntry(USERS, "Modify", inherit=True)], protected=True)
     faults = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
     assert [fault for fault in faults if fault.startswith("closed-folders: ") and folder in fault]
 

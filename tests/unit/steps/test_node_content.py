@@ -74,9 +74,7 @@ def read_file(target: str, form: str, **cni: Any) -> str:  # noqa: ANN401 - any 
     """A file of the step cni whose name has this form."""
     steps = evaluate(target, cni=cni, kube_proxy="none" if cni["plugin"] == "calico" else "service")
     texts = {path: text for step in steps for path, text in step.texts.items() if step.step.name == "cni"}
-    # Other texts of a cloud's plugin have a name of the same form.
-    found = [text for path, text in texts.items() if re.fullmatch(rf"files/cni/{form}", path)]
-    (text,) = [text for text in found if len(found) == 1 or text.startswith(b"{")]
+    (text,) = [text for path, text in texts.items() if re.fullmatch(rf"files/cni/{form}", path)]
     return text.decode()
 
 
