@@ -31,12 +31,12 @@ MEMORY  := $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 help: ## Show this help.
 	@echo "imagegen: Windows Kubernetes node images for Azure and AWS from one declarative config"
 	@echo
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 	@echo
 	@echo "  CONFIG=FILE     the config (default $(CONFIG))"
 	@echo "  TARGET=NAME     the target to build, if the config has several on the cloud"
 	@echo "  REHEARSE=1      build with local stand-ins of the clouds"
-	@echo "  ARGS='...'      additional options of imagegen build: ARGS='--set kubernetes.version=1.36.3 --label team=web'"
+	@echo "  ARGS='...'      additional options of imagegen build: ARGS='--set kubernetes.version=1.35.8 --label team=web'"
 	@echo
 	@echo "make always exits with code 2 if imagegen fails: its last line shows the exit code of imagegen (Error 5)."
 
@@ -94,6 +94,10 @@ test: check ## Run all tests: the check, then whole rehearsals with real Packer.
 losses: $(STAMP) ## Take each resource out of the plans, build, boot a node, and check what it lost.
 	$(PYTEST) -q -n 2 tests/losses/losses.py
 
+.PHONY: archive-mutants
+archive-mutants: $(STAMP) ## Change 2,000 archives at random, and compare what is read with what bsdtar unpacks.
+	IMAGEGEN_ARCHIVE_MUTANTS=2000 $(PYTEST) -q -m e2e tests/e2e/test_bsdtar.py
+
 .PHONY: golden
 golden: $(STAMP) ## Rewrite the golden files that differ. Read the diff before you commit it.
 	@IMAGEGEN_UPDATE_GOLDEN=1 $(PYTEST) -q --tb=short -rN $(GOLDENS) || { \
@@ -103,6 +107,12 @@ golden: $(STAMP) ## Rewrite the golden files that differ. Read the diff before y
 .PHONY: figures
 figures: $(STAMP) ## Count the figures in docs/figures.md.
 	$(BIN)/python tests/bench/structure.py
+
+# For maintainers. ANSWERS is a folder of saved answers; without it, the command shows how to save them.
+ANSWERS ?=
+.PHONY: catalogue
+catalogue: $(STAMP) ## Compare the catalogue with ANSWERS, a folder of saved answers. Without it: show how to save them.
+	@$(BIN)/python -m tests.catalogue.compare $(or $(ANSWERS),--help)
 
 .PHONY: bench
 bench: $(STAMP) ## Measure start-up, rehearsals and WinRM traffic.

@@ -1,4 +1,4 @@
-"""Reads the root certificates of `windows.trusted_roots`: the bytes of the files -> certificates, or problems. Pure."""
+"""Reads the root certificates of a config: the bytes of its files -> certificates, or problems. Pure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imagegen.authenticode.model import Certificate
-    from imagegen.documents.yaml import Document
+    from imagegen.documents.yaml import Document, YamlPath
 
-_ROOTS: Final = ("windows", "trusted_roots")
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _MOST: Final = 100
 
 
-def read_roots(document: Document, files: Mapping[str, OwnFile]) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
-    """The certificates in the files of the key, each once, and a problem for each file that cannot be used. `files` are
+def read_roots(
+    document: Document, files: Mapping[str, OwnFile], key: YamlPath
+) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+    """The certificates in the files of a key, each once, and a problem for each file that cannot be used. `files` are
     all files beside the config, by their key."""
     found: dict[str, GivenCertificate] = {}
     problems = []
-    for path in (path for path in document.lines if path[:-1] == _ROOTS and dotted(path) in files):
+    for path in (path for path in document.lines if path[:-1] == key and dotted(path) in files):
         file = files[dotted(path)]
         try:
             found |= {one.thumbprint: one for one in map(given_certificate, _read(file))}
@@ -55,11 +56,11 @@ def _read(file: OwnFile) -> Iterator[Certificate]:
         if not certificate.is_self_issued:
             raise InvalidValue(
                 f"{certificate.subject} is not a root: its issuer is {certificate.issuer}",
-                "give the certificate of the root. A signature brings the certificates below it",
+                "give the certificate of the root. A signature or a server brings the certificates below it",
             )
         if certificate.extensions.is_ca is False:
             raise InvalidValue(
                 f"{certificate.subject} is not a certificate authority",
-                "give the root to which the signer's certificate leads",
+                "give the root to which the certificate of the signer or of the server leads",
             )
         yield certificate

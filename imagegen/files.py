@@ -3,8 +3,10 @@
 A user's path may lead to an endless device, a pipe without a writer, or a file larger than the memory."""
 
 import contextlib
+import errno
 import fcntl
 import hashlib
+import io
 import os
 import shutil
 import stat
@@ -14,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
-from imagegen.errors import ConfigError, ImagegenError
+from imagegen.errors import ConfigError, ImagegenError, RefusedError
 
 _FILE_MODE: Final = 0o644
 _FOLDER_MODE: Final = 0o755
@@ -27,6 +29,7 @@ _KINDS: Final = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
 }
 
 
@@ -47,12 +50,8 @@ def read_file(
     A missing file is a FileNotFoundError, because only the caller knows what that means."""
     file = shown_as or str(path)
     try:
-        # Without O_NONBLOCK, opening a pipe waits for its writer.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return _read(handle, file, limit, error)
-        finally:
-            os.close(handle)
+        with open_regular(path, file, error) as opened:
+            return _read(opened, file, limit, error)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as failed:
@@ -60,15 +59,33 @@ def read_file(
         raise error(f"{file} cannot be read: {getattr(failed, 'strerror', failed)}") from None
 
 
-def _read(handle: int, file: str, limit: int, error: type[ImagegenError]) -> bytes:
-    status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
-        raise error(f"{file} is {kind}, not a regular file", hint="give the path of a regular file")
-    if status.st_size > limit:
-        raise _too_large(file, f"{status.st_size}", limit, error)
-    with os.fdopen(handle, "rb", closefd=False) as opened:
-        data = opened.read(limit + 1)
+def open_regular(path: Path, shown_as: str, error: type[ImagegenError]) -> io.BufferedReader:
+    """Open a regular file for reading. A folder, a pipe or a device is an `error` that names it."""
+    return os.fdopen(_open_regular(path, os.O_RDONLY, shown_as, error), "rb")
+
+
+def _open_regular(path: Path, flags: int, shown_as: str, error: type[ImagegenError]) -> int:
+    try:
+        # Without O_NONBLOCK, opening a pipe waits for its other end.
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as failed:
+        if failed.errno != errno.ENXIO:
+            raise
+        mode = path.lstat().st_mode  # A socket cannot be opened.
+    else:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISREG(mode):
+            return handle
+        os.close(handle)
+    kind = _KINDS.get(stat.S_IFMT(mode), "a special file")
+    raise error(f"{shown_as} is {kind}, not a regular file", hint="give the path of a regular file")
+
+
+def _read(opened: io.BufferedReader, file: str, limit: int, error: type[ImagegenError]) -> bytes:
+    size = os.fstat(opened.fileno()).st_size
+    if size > limit:
+        raise _too_large(file, f"{size}", limit, error)
+    data = opened.read(limit + 1)
     # The kernel reports size 0 for files that it generates, and a file may grow while it is read.
     if len(data) > limit:
         raise _too_large(file, f"more than {limit}", limit, error)
@@ -222,9 +239,12 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
 @contextlib.contextmanager
 def locking(file: Path) -> Iterator[None]:
     """Keep other runs out of this block. `file` is made for it, and stays: its removal would be a race."""
-    with file.open("ab") as handle:
+    handle = _open_regular(file, os.O_RDWR | os.O_CREAT, str(file), RefusedError)
+    try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Which hosts imagegen may ask: the config's lists of allowed and denied hosts, by name. Pure."""
+"""Which hosts imagegen may ask, by the config's lists of names, and which authorities it trusts there. Pure."""
 
 import dataclasses
 import re
@@ -24,6 +24,8 @@ class HostPolicy:
 
     allowed: frozenset[str] = frozenset()
     denied: frozenset[str] = frozenset()
+    authorities: tuple[bytes, ...] = ()
+    """The certificates of `artifacts.ca`, as DER. They are trusted beside the public authorities."""
 
     @classmethod
     def of(cls, allowed: Iterable[str], denied: Iterable[str]) -> "HostPolicy":

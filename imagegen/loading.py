@@ -16,6 +16,7 @@ from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
 from imagegen.contents import SHIPPED, Contents
 from imagegen.documents.own_files import read_own_files
+from imagegen.documents.yaml import dotted
 from imagegen.errors import ERROR, ConfigError, Problem, RefusedError
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
@@ -83,25 +84,23 @@ def load(request: ConfigRequest) -> Loaded:
     )
     config, problems, contents = read.config, list(read.problems), own(read.document)
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
-    files, unreadable = read_own_files(read.document, config.own_files() if config else {})
-    trusted, also_unreadable = read_own_files(
-        read.document, config.trust_files() if config else {}, limit=_LIMIT_TRUST_BYTES
-    )
-    files |= trusted
-    problems += [*unreadable, *also_unreadable]
-    roots, unusable = _read_roots(read.document, files) if config and config.windows.trusted_roots else ((), [])
-    problems += unusable
-    specs = settle_targets(config, read.document, files, roots) if config else {}
+    given = _read_given(read.document, config) if config else _GivenFiles()
+    problems += given.problems
+    specs = settle_targets(config, read.document, *given.settled) if config else {}
     if config is not None:
         policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
         has_policy = policy.allowed_hosts or policy.denied_hosts or policy.signatures
-        if has_policy and not any(problem.severity == ERROR for problem in problems):
+        if (has_policy or config.steps_path) and not any(problem.severity == ERROR for problem in problems):
             # Only these rules evaluate the steps: Jinja and the resources take a tenth of the time of `validate`.
             from imagegen.plan.context import evaluate_steps
+            from imagegen.plan.open_folders import find_open_folders
 
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
-            problems += _find_refused_downloads(config, specs, evaluated, read.document)
+            if has_policy:
+                problems += _find_refused_downloads(config, specs, evaluated, read.document)
+            # Most targets have the same.
+            problems += dict.fromkeys(problem for one in evaluated.values() for problem in find_open_folders(one))
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         others = len(problems) - errors
@@ -119,11 +118,41 @@ def load(request: ConfigRequest) -> Loaded:
     )
 
 
-def _read_roots(document: Document, files: Mapping[str, OwnFile]) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+@dataclasses.dataclass(frozen=True)
+class _GivenFiles:
+    """The files that a config names: their contents, and the certificates in them."""
+
+    files: Mapping[str, OwnFile] = dataclasses.field(default_factory=dict)
+    roots: tuple[GivenCertificate, ...] = ()
+    authorities: tuple[GivenCertificate, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def settled(self) -> tuple[Mapping[str, OwnFile], tuple[GivenCertificate, ...], tuple[GivenCertificate, ...]]:
+        """What the specs have of them."""
+        return self.files, self.roots, self.authorities
+
+
+def _read_given(document: Document, config: ImageConfig) -> _GivenFiles:
+    files, unreadable = read_own_files(document, config.own_files())
+    trusted, also_unreadable = read_own_files(
+        document, {**config.trust_files(), **config.ca_files()}, limit=_LIMIT_TRUST_BYTES
+    )
+    files = {**files, **trusted}
+    roots, unusable = _read_roots(document, files, "windows", "trusted_roots")
+    authorities, also_unusable = _read_roots(document, files, "artifacts", "ca")
+    return _GivenFiles(files, roots, authorities, (*unreadable, *also_unreadable, *unusable, *also_unusable))
+
+
+def _read_roots(
+    document: Document, files: Mapping[str, OwnFile], *key: str
+) -> tuple[tuple[GivenCertificate, ...], list[Problem]]:
+    if not any(path.startswith(f"{dotted(key)}[") for path in files):
+        return (), []
     # Few configs have roots, and the library that reads certificates is slow to import.
     from imagegen.certificates import read_roots
 
-    return read_roots(document, files)
+    return read_roots(document, files, key)
 
 
 def _find_refused_downloads(

@@ -15,14 +15,23 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.ca_hosts import find_ca_hosts
 from imagegen.artifacts.cache import Cache, find_folder, size_limit
+from imagegen.artifacts.content_check import verify_contents
 from imagegen.artifacts.credentials import with_credentials
 from imagegen.artifacts.crl_use import CrlUse
-from imagegen.artifacts.drift import Change, compare_locks, moved_redirects
+from imagegen.artifacts.drift import Change, changed_digests, compare_locks, moved_redirects, rollbacks
 from imagegen.artifacts.image_mirror import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.artifacts.lock import Lock, StoredLock, lock_bytes, read_stored_lock
-from imagegen.artifacts.lookup import KEEP, Refresh, Sources, find_unlocked_images, lock_artifacts, lock_images
-from imagegen.artifacts.lookup import verify_signatures as verify_locked
+from imagegen.artifacts.lookup import (
+    KEEP,
+    Refresh,
+    Sources,
+    find_unlocked_images,
+    lock_artifacts,
+    lock_images,
+    verify_signatures,
+)
 from imagegen.artifacts.quarantine import check_quarantine
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.artifacts.signature_request import SignaturePolicy, reject_wrong_signers, with_roots_of
@@ -142,6 +151,7 @@ def _update(
             return old, stored
         content = lock_bytes(lock)
         if swap_file(file, content, stored.sha256 if stored else None):
+            _say_changes(targets, old, lock, refresh, console)
             _say_locked(lock, file, console)
             return old, StoredLock(file, lock, hashlib.sha256(content).hexdigest())
         console.say(f"another run changed {file} meanwhile: its entries are kept, and the others are looked up again")
@@ -175,6 +185,17 @@ def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFact
 
 def _read(targets: Sequence[PreparedTarget], file: Path) -> StoredLock | None:
     return read_stored_lock(file, {target.name: target.cloud.base_form for target in targets})
+
+
+def _say_changes(
+    targets: Sequence[PreparedTarget], old: Lock | None, lock: Lock, refresh: Refresh, console: Console
+) -> None:
+    """Report digests that changed. `--upgrade` lists all its changes itself."""
+    if refresh == KEEP:
+        for line in changed_digests(old, lock, _requests(targets)):
+            console.say(line)
+    for line in rollbacks(old, lock):
+        console.warn(line)
 
 
 def _say_locked(lock: Lock, file: Path, console: Console) -> None:
@@ -232,10 +253,15 @@ def _look_up(
         **lock_images(mirrored, old, sources.ask, refresh=refresh, console=console, mirror=mirror),
     }
     artifacts |= _lock_tarballs(mirrored, images, mirror, old, sources, refresh)
+    ca_hosts = {}
+    if sources.hosts.authorities:
+        known = old.ca_hosts if old and refresh.names is not None else {}
+        ca_hosts = find_ca_hosts({name: one.url for name, one in artifacts.items()}, known, sources)
     if old and len(targets) < len(targets[0].loaded.specs):
         # The others' entries: what is looked up for one target takes nothing from another.
         artifacts, images = {**old.artifacts, **artifacts}, {**old.images, **images}
-    return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
+        ca_hosts = {**old.ca_hosts, **ca_hosts}
+    return Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images, ca_hosts=ca_hosts)
 
 
 def _lock_tarballs(
@@ -314,18 +340,21 @@ def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, conso
         console.warn(f"{problem.message}: {problem.hint}")
 
 
-def verify_signatures(
+def verify_lock(
     target: PreparedTarget, lock: Lock, file: Path, *, run: RunFacts, console: Console, crls: CrlUse | None = None
 ) -> None:
-    """Verify what must be signed in the bytes that the lock pins: a lock is not trusted, and time goes on. `crls`
+    """Verify what the lock says of its bytes: a lock is not trusted, and time goes on. What must be signed
+    is verified in the cache or in a new download, and sizes and members in the files that the cache has then. `crls`
     learns the CRLs and what they are about."""
     crls = crls or CrlUse()
     _check_own_files([target], run, console, crls)
-    if not target.signatures:
-        return
-    wanted = {name: request for name, request in _requests([target]).items() if name in target.signatures}
-    verify_locked(wanted, lock.artifacts, _sources([target], file, run, console, crls))
-    console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
+    requests, sources = _requests([target]), _sources([target], file, run, console, crls)
+    wanted = {name: request for name, request in requests.items() if name in target.signatures}
+    if wanted:
+        verify_signatures(wanted, lock.artifacts, sources)
+        console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
+    # Afterwards, because the cache has what was just downloaded.
+    verify_contents(requests, lock.artifacts, sources)
 
 
 def _look_up_bases(

@@ -27,25 +27,28 @@ from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree
 from imagegen.build.progress import show_build
 from imagegen.build.toolchain import Toolchain
 from imagegen.build.tools import find_tools
+from imagegen.build.verdict import VerdictPipe
 from imagegen.canonical import digest
 from imagegen.console import Console
 from imagegen.doctor import reject_failed_checks
-from imagegen.errors import BuildError, PublishError, errors_of
+from imagegen.errors import BuildError, PublishError, RefusedError, errors_of
 from imagegen.files import write_tree
 from imagegen.hosts import HostPolicy
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.loading import Loaded, reject_unimplemented
-from imagegen.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_signatures
+from imagegen.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_lock
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import (
     FinishedBuild,
     PlannedImage,
     accept_built,
     check_found,
-    forget_reports,
+    find_built,
+    find_usable,
     judge_report,
     make_manifest,
     record_artifacts,
+    warn_of_kept_record,
 )
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.download_policy import download_credentials, host_policy
@@ -58,6 +61,7 @@ from imagegen.providers.provider import Provider, provider
 from imagegen.providers.storage import Sign, storages
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
+from imagegen.settle.trust import with_authorities
 from imagegen.signing.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
 from imagegen.signing.shipped import read_shipped
 from imagegen.steps.evaluate import EvaluatedStep
@@ -107,7 +111,8 @@ class PreparedTarget:
     @property
     def hosts(self) -> HostPolicy:
         """The hosts from which imagegen may download. All targets of a config have the same."""
-        return host_policy(self.spec.config)
+        authorities = tuple(one.file.data for one in self.spec.authorities)
+        return dataclasses.replace(host_policy(self.spec.config), authorities=authorities)
 
     @property
     def mirror_url(self) -> str | None:
@@ -158,6 +163,9 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
 def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:
     """The plan, and the contents of the files that it names. `crls` has the CRLs that were downloaded for this run."""
     spec, steps, crls = target.spec, target.steps, crls or CrlUse()
+    if lock.needs_ca(request.url for request in target.downloads(lock).values()):
+        spec = with_authorities(spec)
+        steps = evaluate_steps(spec, target.loaded.steps)
     shipped = read_shipped(target.loaded.contents.packer, spec.provider)
     signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec, crls), crls)
     if spec.facts.all_signed:
@@ -246,31 +254,33 @@ def build(
 ) -> CloudImage:
     """Build the image in the build region with Packer, on the first builder size that is available."""
     plan, folder, cloud = image.plan, image.folder, provider(image.plan.image.provider)
-    variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
+    report = folder.report(run.id)
+    variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(report)}
     if cloud.build_variables:
         variables |= cloud.build_variables(plan, run)
 
     def attempt(size: str) -> str:
         # For each attempt, because signed addresses are valid for the time of one build.
         secrets, hidden = _builder_secrets(plan, run)
-        with show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display:
+        with (
+            VerdictPipe(folder.verdict_pipe, lambda: judge_report(report, plan)) as verdict,
+            show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display,
+        ):
             return build_tree(
                 *(tools, folder.tree),
                 environ=run.environ,
-                variables={**variables, **secrets, "builder_size": size},
+                variables={**variables, **verdict.variables, **secrets, "builder_size": size},
                 log=folder.log,
                 display=display,
                 timeout_s=plan.build.longest_s,
                 cloud=dataclasses.replace(_cloud_side(plan), secret_texts=hidden),
                 on_error=on_error or OnError(),
+                verdict=verdict,
             )
 
-    forget_reports(folder.report)
     try:
         sizes = cloud.builder_sizes(plan.settings)
         artifact = build_on_first(sizes, attempt, no_capacity=cloud.no_capacity, console=console)
-        # Before anything else can fail: the image is in the cloud, and the next run finds it there.
-        rejection = judge_report(folder.report, plan)
     finally:
         if cloud.clean_up:
             cloud.clean_up(plan, variables, run, console)
@@ -282,23 +292,21 @@ def build(
             hint=f"read {folder.log}",
             details=[f"Packer says that it made: {artifact}"],
         )
-    accept_built(plan, built, rejection, run, console)
+    # Again: an image must not be accepted because Packer did not ask.
+    accept_built(plan, built, judge_report(report, plan), run, console)
     return built
-
-
-def find_built(plan: BuildPlan, run: RunFacts, console: Console) -> CloudImage | None:
-    """Find the image of this plan in the build region, and warn of images of this plan that failed."""
-    found = provider(plan.image.provider).find_built(plan, run)
-    for failure in found.failed:
-        console.warn(failure)
-    return found.image
 
 
 def record(
     image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, build: FinishedBuild | None
 ) -> ImageManifest:
-    """Store the manifest: the image, its inputs, where it is, and the report of the machine."""
-    return image.store.put(make_manifest(image, run, built, published, build))
+    """Store the manifest: the image, its inputs, where it is, and the report of the machine.
+
+    The store keeps a record with a report rather than one of another image without: then this one is only returned.
+    """
+    made = make_manifest(image, run, built, published, build)
+    kept = image.store.put(made)
+    return kept if kept.is_of(built.id) else made
 
 
 def check_and_lock(
@@ -345,7 +353,7 @@ def build_and_publish(
     else:
         check_complete(target, stored.lock, lock_file)
     lock = stored.lock
-    verify_signatures(target, lock, lock_file, run=run, console=console, crls=crls)
+    verify_lock(target, lock, lock_file, run=run, console=console, crls=crls)
     decision = decide(target, lock, crls)
     crls.warn_of_unused(console.warn)
     image = plan_image(target, stored, decision, out)
@@ -356,19 +364,16 @@ def build_and_publish(
         tools = find_toolchain(plan, run, console)
         check(plan, tools, folder, run)
         with record_in_journal(plan, folder.journal, out, run, console, on_error) as run:
-            found = None if rebuild else find_built(plan, run, console)
-            if found is None:
+            built, finished = find_usable(image, run, console, rebuild=rebuild), None
+            if built is None:
                 reject_claimed(out, run)
                 built = build(image, tools, run, console, on_error)
                 finished = FinishedBuild(tools, f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}")
-            else:
-                console.say(f"{target.name} has this image already: {found.id}")
-                check_found(image, found, run, console, with_publish=with_publish)
-                built, finished = found, None
             # Recorded before it is published: if publishing fails, the next run completes this record.
             manifest = record(image, run, built, None, finished)
             if with_publish:
                 manifest = record(image, run, built, target.cloud.publish(plan, built, run, console), finished)
+    warn_of_kept_record(image, manifest, console)
     return manifest
 
 
@@ -386,7 +391,10 @@ def publish_built(
             hint=f"run `imagegen build {shlex.quote(str(target.loaded.file))} --target {target.name}` first",
         )
     with image.folder.claimed(), errors_of(target.spec):
-        check_found(image, built, run, console, with_publish=True)
+        if why := check_found(image, built, run, console):
+            raise RefusedError(why, hint="use the --out of the run that built it, or build again: `imagegen build`")
         with record_in_journal(image.plan, image.folder.journal, out, run, console) as run:
             published = target.cloud.publish(image.plan, built, run, console)
-        return record(image, run, built, published, None)
+        manifest = record(image, run, built, published, None)
+    warn_of_kept_record(image, manifest, console)
+    return manifest

@@ -57,9 +57,17 @@ def guest_plan(plan: BuildPlan) -> bytes:
             },
             "files": {**image.files, **record},
             "proxy": plan.build.proxy,
-            "signatures": {digest: vars(signature) for digest, signature in plan.build.signatures.items()},
+            "signatures": _signatures(plan, {**image.files, **record}),
         }
     )
+
+
+def _signatures(plan: BuildPlan, files: Mapping[str, str]) -> dict[str, object]:
+    """The signature of each file that must have one, and null for all others: the machine refuses a file that is not
+    listed. `files` are those of the bundle. Empty if no file must be signed."""
+    build = plan.build
+    exempt = (*build.unsigned, *files.values()) if build.signatures or build.unsigned else ()
+    return {**dict.fromkeys(exempt), **{digest: vars(one) for digest, one in build.signatures.items()}}
 
 
 def _with_record_digest(resource: PlannedResource, record: Mapping[str, str]) -> dict[str, object]:
@@ -162,10 +170,11 @@ def _signs_in(plan: BuildPlan, phase: Phase) -> bool:
 
 def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:
     image = plan.image
+    runtime = "docker" if "docker" in image.versions else "containerd"
     return {
         "id": plan.image_id,
         "name": plan.build.name,
-        "title": f"capi-windows-{image.windows['release']}-containerd-v{image.versions['kubernetes']}",
+        "title": f"capi-windows-{image.windows['release']}-{runtime}-v{image.versions['kubernetes']}",
         "versions": dict(tags.versions),
         "base": {**image.base, "release": str(image.windows["release"])},
         "tags": dict(tags.others),

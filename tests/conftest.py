@@ -12,20 +12,18 @@ import os
 import signal
 import socket
 import subprocess
-import tarfile
 import tempfile
-import zipfile
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import hypothesis
 import pytest
 
 from imagegen import contents, loading, pipeline
+from imagegen.artifacts.archive import find_type, read_members
 from imagegen.artifacts.image_lookup import Answer, LockedImage, look_up_image
 from imagegen.artifacts.image_mirror import ImageMirror, tarball_requests
-from imagegen.artifacts.image_tarball import TarballImage, read_image_tarball
+from imagegen.artifacts.image_tarball import read_image_tarball
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.documents import yaml
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
 
     from botocore.awsrequest import AWSResponse
 
+    from imagegen.artifacts.archive import ArchiveFormat
     from imagegen.artifacts.request import ArtifactRequest, Override
     from imagegen.documents.own_files import OwnFile
     from imagegen.plan.resolve import Decision
@@ -197,24 +196,22 @@ subprocess.Popen.__init__ = _guarded_popen  # type: ignore[method-assign]  # tha
 @functools.cache
 def locked(request: ArtifactRequest, data: bytes) -> LockedArtifact:
     """What a lock says about these bytes; computed from them."""
-    members: dict[str, str] | None = None
-    if request.may_be_archive and data.startswith(b"PK"):
-        with zipfile.ZipFile(BytesIO(data)) as archive:
-            members = {item.filename: _sha256(archive.read(item)) for item in archive.infolist() if not item.is_dir()}
-    elif request.may_be_archive and tarfile.is_tarfile(BytesIO(data)):
-        with tarfile.open(fileobj=BytesIO(data)) as archive:
-            read = {item.name: archive.extractfile(item) for item in archive.getmembers() if item.isfile()}
-            # As imagegen names them: tar writes ./ before each if it packs a whole folder.
-            members = {name.removeprefix("./"): _sha256(stream.read()) for name, stream in read.items() if stream}
-    images = _images_of(request.name, data) if request.form == "image" else None
-    return LockedArtifact(url=request.url, sha256=_sha256(data), size=len(data), members=members, images=images)
-
-
-def _images_of(name: str, data: bytes) -> dict[str, TarballImage]:
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()
-        return read_image_tarball(Path(file.name), "tar", name)
+        form, path = find_type(data[:1024]), Path(file.name)
+        is_archive = request.may_be_archive and form in ("zip", "tar.gz", "tar")
+        contents = read_members(path, cast("ArchiveFormat", form), request.name) if is_archive else None
+        images = read_image_tarball(path, "tar", request.name) if request.form == "image" else None
+    return LockedArtifact(
+        url=request.url,
+        sha256=_sha256(data),
+        size=len(data),
+        members=contents.digests if contents else None,
+        sizes=contents.sizes if contents else None,
+        dotted=contents.dotted if contents else None,
+        images=images,
+    )
 
 
 def _sha256(data: bytes) -> str:

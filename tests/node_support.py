@@ -45,15 +45,16 @@ def make_machine(root: Path, version: str, *, script: bytes = SCRIPT) -> Machine
     for program in ("kubelet", "kubeadm", "kube-log-runner"):
         write_program(machine, program, version)
     files.write(r"C:\k\start-kubelet.ps1", script)
-    if not _writes_drives(version):
-        files.write(ARGUMENTS, b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n")
+    files.write(r"C:\k\common.psm1", b"")
+    authority = b"" if _writes_drives(version) else b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n"
+    files.write(ARGUMENTS, authority)
     files.write(r"C:\containerd\containerd.exe", b"MZ")
     path = machine.registry.text(ENVIRONMENT, "Path")
     machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", rf"{path};C:\k"))
     machine.registry.make_key(PIPE_TIMEOUT[0])
     machine.registry.write(*PIPE_TIMEOUT, Value("DWord", 120_000))
     machine.services.create("containerd", r"C:\containerd\containerd.exe --run-service", "containerd", AUTOMATIC)
-    machine.services.create("kubelet", kubelet_command(version), "kubelet", AUTOMATIC, depends_on=["containerd"])
+    machine.services.create("kubelet", kubelet_command(), "kubelet", AUTOMATIC, depends_on=["containerd"])
     recovery = FailureActions(86_400, ((1, 10_000),) * 3)
     machine.services.configure("kubelet", "FailureActions", Value("Binary", recovery.pack()))
     machine.set_host_name(HOST)
@@ -72,15 +73,13 @@ def write_program(machine: Machine, name: str, version: str) -> None:
     machine.files.write(rf"C:\k\{name}.exe", text.encode())
 
 
-def kubelet_command(version: str) -> str:
+def kubelet_command() -> str:
     """As the step kubernetes writes it."""
-    rotates = numbers(minor_of(version)) >= (1, 34)
     return (
-        r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log"
-        + (" --log-file-size=100Mi --log-file-age=168h " if rotates else " ")
-        + r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive"
-        r" -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe -StateFolder C:\var\lib\kubelet"
-        r" -ConfigFolder C:\etc\kubernetes" + ("" if _writes_drives(version) else f" -ArgumentsFile {ARGUMENTS}")
+        r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log "
+        r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive"
+        r" -ExecutionPolicy Bypass -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe"
+        rf" -StateFolder C:\var\lib\kubelet -ConfigFolder C:\etc\kubernetes -ArgumentsFile {ARGUMENTS}"
     )
 
 

@@ -140,7 +140,8 @@ def sign_scripts_by(signer: Identity) -> Sign:
 
 
 def make_signed_lock(config: loading.Loaded, target: str, sign_file: Sign) -> Lock:
-    """A lock with the signatures that stand-ins have. Who signed is not compared with the config."""
+    """A lock with the signatures that stand-ins have. Who signed is not compared with the config, and what nobody has
+    signed counts as no program."""
     prepared = pipeline.prepare_target(config, target)
     lock, requests = make_test_lock(config, target, sign=sign_file), artifact_requests(prepared.steps)
     made = make_artifacts(prepared.steps, sign_file)
@@ -157,8 +158,7 @@ def make_signed_lock(config: loading.Loaded, target: str, sign_file: Sign) -> Lo
             file.write_bytes(made[requests[name].url])
             opened = open_artifacts([requests[name]], file)[name]
             anybody = dataclasses.replace(request, signers=())
-            checked = check_signatures(anybody, opened, trust, Path(folder))
-            entries[name] = entries[name].model_copy(
-                update={"signed": checked.signed, "not_programs": checked.not_programs}
-            )
+            signed = check_signatures(anybody, opened, trust, Path(folder)).signed
+            others = sorted(request.used.select(opened.members).keys() - signed.keys())
+            entries[name] = entries[name].model_copy(update={"signed": signed, "not_programs": others})
     return lock.model_copy(update={"artifacts": entries})

@@ -4,21 +4,19 @@ Writes nothing, and trusts neither names nor sizes."""
 
 import contextlib
 import dataclasses
-import gzip
+import functools
 import hashlib
-import io
-import lzma
 import re
-import stat
-import struct
-import tarfile
-import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO, Final, Literal, cast, get_args
+from typing import IO, Final, Literal, get_args
 
+from imagegen.artifacts.members import find_folder_and_file
 from imagegen.artifacts.request import ArtifactRequest, shown_url
+from imagegen.artifacts.tar_reader import BLOCK, TarMember, read_tar
+from imagegen.artifacts.unpacked import DAMAGED, GzipBytes, PlainBytes, UnreadableArchiveError
+from imagegen.artifacts.zip_reader import read_zip
 from imagegen.errors import VerificationError
 
 ArchiveFormat = Literal["zip", "tar.gz", "tar"]
@@ -27,23 +25,8 @@ FileType = Literal[ArchiveFormat, "msi", "program", "script", "catalogue", "empt
 LIMIT_BYTES = 10 * 2**30
 LIMIT_MEMBERS = 100_000
 LONGEST_PATH = 1024
+UNREADABLE: Final = (UnreadableArchiveError, zlib.error, OSError)
 
-# A header or a directory of this size is an attack on memory: it holds names, not files.
-_LARGEST_READ = 16 << 20
-_ALL_HEADERS = 64 << 20
-_BLOCKS_OF_A_MEMBER = 2000
-UNREADABLE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    OSError,
-    # zipfile and tarfile raise these for numbers, names and methods of compression that they cannot use.
-    ValueError,
-    RuntimeError,
-    struct.error,
-)
 # Windows drops a trailing dot or blank, and takes a device's name with any extension for the device. A surrogate is no
 # character of Unicode.
 _INVALID_NAME = re.compile(
@@ -56,7 +39,7 @@ _BACKSLASH_HINT: Final = (
     "`tar.exe -a -c -f FILE.zip FOLDER`"
 )
 # The archive's own root, which many archives list as a folder.
-_ROOT = ("", ".")
+_ROOT: Final = "."
 
 # The bytes that a format has at an offset. The mark of a tar stands after the fields of its first member.
 _MARKS: Final[tuple[tuple[FileType, int, bytes], ...]] = (
@@ -80,8 +63,6 @@ NAMES: Final[dict[FileType, str]] = {
 }
 _ARCHIVES: Final[tuple[ArchiveFormat, ...]] = get_args(ArchiveFormat)
 _WEB_PAGE: Final = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-# How each member begins in the directory of a zip.
-_LISTED: Final = b"PK\x01\x02"
 _EXPECTED: Final = {
     "archive": "an archive (.zip, .tar.gz or .tar)",
     "image": "a tarball of a container image (.tar or .tar.gz)",
@@ -143,26 +124,69 @@ def _expected(request: ArtifactRequest) -> str:
     return f"not {_EXPECTED[request.form]}{f' with {names}' if names else ''}"
 
 
-def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
-    """Path in the archive (forward slashes, no leading `./`) to lower-case hex sha256; `name` is for messages."""
-    digests = {}
+@dataclasses.dataclass(frozen=True)
+class ArchiveContents:
+    """The regular files of an archive, by their paths with forward slashes and without a leading `./`."""
+
+    digests: dict[str, str]
+    """The sha256 of each, in lower-case hex."""
+    sizes: dict[str, int]
+    dotted: Literal["all", "some"] | None
+    """Which of them have `./` before their paths in the archive."""
+
+
+def read_members(file: Path, form: ArchiveFormat, name: str) -> ArchiveContents:
+    """The regular files of an archive. `name` is for messages."""
+    digests, sizes = {}, {}
+    dotted: set[bool] = set()
     for member in open_members(file, form, name):
-        digest = hashlib.sha256()
+        digest, size = hashlib.sha256(), 0
         for chunk in member.chunks():
             digest.update(chunk)
-        digests[member.path] = digest.hexdigest()
-    return dict(sorted(digests.items()))
+            size += len(chunk)
+        digests[member.path], sizes[member.path] = digest.hexdigest(), size
+        dotted.add(member.is_dotted)
+    which: Literal["all", "some"] = "some" if False in dotted else "all"
+    return ArchiveContents(
+        dict(sorted(digests.items())), dict(sorted(sizes.items())), which if True in dotted else None
+    )
 
 
 def open_members(file: Path, form: ArchiveFormat, name: str) -> Iterator["OpenMember"]:
     """Each regular file of an archive, in its order. One can be read until the next is asked for."""
+    with file.open("rb") as opened:
+        yield from read_archive(opened, form, name)
+
+
+def read_archive(opened: IO[bytes], form: ArchiveFormat, name: str) -> Iterator["OpenMember"]:
+    """The same of an open file."""
     bounds = _Bounds(name)
     with _readable(name):
-        if form == "zip":
-            yield from _open_zip(file, bounds)
-        else:
-            with gzip.open(file) if form == "tar.gz" else file.open("rb") as unpacked:
-                yield from _open_tar(unpacked, bounds)
+        for path, kind, chunks in _open_zip(opened) if form == "zip" else _open_tar(opened, form):
+            if kind == "other":
+                raise bounds.rejection(path, "a link or a device")
+            if bounds.add_member(path, is_file=kind == "file"):
+                yield OpenMember(path.removeprefix("./"), path.startswith("./"), chunks, bounds)
+        bounds.check_folders()
+
+
+_Opened = Iterator[tuple[str, Literal["file", "folder", "other"], Iterator[bytes]]]
+
+
+def _open_zip(opened: IO[bytes]) -> _Opened:
+    for member, chunks in read_zip(opened, LIMIT_MEMBERS):
+        yield member.name, member.kind, chunks
+
+
+def _open_tar(opened: IO[bytes], form: ArchiveFormat) -> _Opened:
+    for member in tar_members(opened, form):
+        yield member.name, member.kind, iter(functools.partial(member.read, 1 << 20), b"")
+
+
+def tar_members(opened: IO[bytes], form: ArchiveFormat) -> Iterator[TarMember]:
+    """Each member of a tar. It can be read until the next is asked for."""
+    source = GzipBytes(opened) if form == "tar.gz" else PlainBytes(opened)
+    return read_tar(source, LIMIT_BYTES + LIMIT_MEMBERS * BLOCK * 2)
 
 
 @contextlib.contextmanager
@@ -171,7 +195,7 @@ def _readable(name: str) -> Iterator[None]:
         yield
     except UNREADABLE as error:
         raise VerificationError(
-            f"{name} cannot be read as an archive: {error}", hint="it is cut off or damaged: download it again"
+            f"{name} cannot be read as an archive: {error}", hint=getattr(error, "hint", DAMAGED)
         ) from error
 
 
@@ -180,33 +204,38 @@ class _Bounds:
     """What was found so far in an archive. Raises an error when it exceeds the limits."""
 
     archive: str
-    folded: set[str] = dataclasses.field(default_factory=set)
+    folded: dict[str, bool] = dataclasses.field(default_factory=dict)
+    """The paths as Windows compares them, and whether each is a file."""
     count: int = 0
     size: int = 0
 
-    def check_path(self, name: str) -> str:
-        """The member's path below the archive's root. Any other name is an error."""
+    def add_member(self, name: str, *, is_file: bool) -> bool:
+        """Whether the member is a file. One that cannot be on Windows, or beside the others, is an error."""
         self.count += 1
         if self.count > LIMIT_MEMBERS:
             raise VerificationError(f"{self.archive} has more than {LIMIT_MEMBERS} members")
-        path = re.sub(r"^(\./)+", "", name.removesuffix("/"))
+        path = name.removesuffix("/").removeprefix("./")
         if len(path) > LONGEST_PATH:
             raise self.rejection(f"{name[:40]}...", f"a path of more than {LONGEST_PATH} characters")
         if "\\" in path:
             raise self.rejection(name, "a path with a backslash", _BACKSLASH_HINT)
         if _leads_out(path):
             raise self.rejection(name, "a path outside the folder it is unpacked into")
-        if path not in _ROOT and not _has_valid_names(path):
+        if (path != _ROOT and not _has_valid_names(path)) or (path == _ROOT and is_file):
             raise self.rejection(name, "a name that Windows does not allow")
-        return path
+        folded = path.casefold()
+        if folded in self.folded and (is_file or self.folded[folded]):
+            # Windows treats `A` and `a` as one file.
+            raise self.rejection(name, "a name that another member has")
+        self.folded[folded] = is_file
+        return is_file
 
-    def check_file(self, path: str) -> None:
-        """Windows treats `A` and `a` as one file, so two such members are an error."""
-        if path in _ROOT:
-            raise self.rejection(path, "a name that Windows does not allow")
-        if path.casefold() in self.folded:
-            raise self.rejection(path, "a name that another member has")
-        self.folded.add(path.casefold())
+    def check_folders(self) -> None:
+        """A file and a folder cannot have one name."""
+        files = {path for path, is_file in self.folded.items() if is_file}
+        folders = (f"{path}/" for path, is_file in self.folded.items() if not is_file)
+        if both := find_folder_and_file([*files, *folders]):
+            raise self.rejection(both, "a file and a folder of one name")
 
     def add(self, size: int) -> None:
         self.size += size
@@ -222,13 +251,16 @@ class OpenMember:
     """A regular file of an archive. No size that the archive announces is trusted."""
 
     path: str
-    _content: IO[bytes]
+    """Without a leading `./`."""
+    is_dotted: bool
+    """Whether the archive has `./` before the path."""
+    _content: Iterator[bytes]
     _bounds: _Bounds
 
     def chunks(self) -> Iterator[bytes]:
         """Its bytes, in pieces of at most 1 MiB."""
         with _readable(self._bounds.archive):
-            while chunk := self._content.read(1 << 20):
+            for chunk in self._content:
                 self._bounds.add(len(chunk))
                 yield chunk
 
@@ -246,91 +278,3 @@ def _leads_out(path: str) -> bool:
 def _has_valid_names(path: str) -> bool:
     """Whether every part of the path is a valid name on Windows."""
     return not any(_INVALID_NAME.fullmatch(part) for part in path.split("/"))
-
-
-class Bounded:
-    """A file for tarfile with limits: it reads long names and attributes whole, whatever their headers announce."""
-
-    def __init__(self, inner: gzip.GzipFile | BinaryIO) -> None:
-        self._inner = inner
-        self._blocks = 0
-        self._headers = 0
-        self._in_content = False
-
-    def read(self, size: int) -> bytes:
-        if size > _LARGEST_READ:
-            raise tarfile.ReadError("a header is too large")
-        if not self._in_content:
-            # A map of the holes in a file is read in blocks.
-            self._blocks += 1
-            self._headers += size if size > tarfile.BLOCKSIZE else 0
-            if self._blocks > _BLOCKS_OF_A_MEMBER or self._headers > _ALL_HEADERS:
-                raise tarfile.ReadError("its headers are too large")
-        return self._inner.read(size)
-
-    def seek(self, offset: int) -> int:
-        if offset > LIMIT_BYTES + LIMIT_MEMBERS * tarfile.BLOCKSIZE * 2:
-            raise tarfile.ReadError("it is too large")
-        return self._inner.seek(offset)
-
-    def tell(self) -> int:
-        return self._inner.tell()
-
-    @contextlib.contextmanager
-    def content(self) -> Iterator[None]:
-        """What is read meanwhile is the content of a file, which another limit holds."""
-        self._in_content, self._blocks = True, 0
-        try:
-            yield
-        finally:
-            self._in_content = False
-
-
-def tar_members(unpacked: Bounded) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Each member of a tar, with its content if it is a regular file. It can be read until the next is asked for."""
-    with tarfile.open(fileobj=cast("IO[bytes]", unpacked), mode="r:") as archive:
-        while member := archive.next():
-            # tarfile keeps them all: some million members without content would fill the memory.
-            archive.members.clear()  # type: ignore[attr-defined]  # typeshed has no entry for it
-            content = archive.extractfile(member) if member.isfile() else None
-            with unpacked.content(), content or contextlib.nullcontext():
-                yield member, content
-
-
-def _open_tar(unpacked: gzip.GzipFile | BinaryIO, bounds: _Bounds) -> Iterator[OpenMember]:
-    for member, content in tar_members(Bounded(unpacked)):
-        path = bounds.check_path(member.name)
-        if member.isdir():
-            continue
-        if content is None:
-            raise bounds.rejection(member.name, "a link or a device")
-        bounds.check_file(path)
-        yield OpenMember(path, content, bounds)
-
-
-class _ZipFile(io.BufferedReader):
-    """A file for zipfile with a limit: zipfile reads the whole directory, however many members that lists."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > _LARGEST_READ:
-            raise zipfile.BadZipFile("its directory is too large")
-        data = super().read(size)
-        if data.count(_LISTED) > LIMIT_MEMBERS:
-            raise zipfile.BadZipFile(f"it has more than {LIMIT_MEMBERS} members")
-        return data
-
-
-def _open_zip(file: Path, bounds: _Bounds) -> Iterator[OpenMember]:
-    with _ZipFile(io.FileIO(file)) as opened, zipfile.ZipFile(opened) as archive:
-        for member in archive.infolist():
-            path = bounds.check_path(member.orig_filename)
-            mode = member.external_attr >> 16 if member.create_system == 3 else 0
-            if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise bounds.rejection(member.orig_filename, "a link or a device")
-            if member.flag_bits & 1:
-                raise bounds.rejection(member.orig_filename, "encrypted")
-            if member.is_dir():
-                continue
-            bounds.check_file(path)
-            with archive.open(member) as content:
-                yield OpenMember(path, content, bounds)

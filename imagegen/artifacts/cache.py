@@ -125,19 +125,25 @@ class Cache:
         with handle, holding(handle, file) as is_there:
             if is_there and stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
                 if _digest_of(handle) == sha256:
-                    os.utime(handle.fileno())
+                    # In a cache that may only be read, nothing is removed, so that no time of use is needed.
+                    with contextlib.suppress(OSError):
+                        os.utime(handle.fileno())
                     yield file
                     return
                 self._remove_damaged(handle, file)
         yield None
 
     def _remove_damaged(self, handle: io.BufferedReader, file: Path) -> None:
-        with self._changing():
-            # Another run may have put a whole file into its place.
-            if is_at(handle, file):
-                file.unlink()
+        done = "it is removed"
+        try:
+            with self._changing():
+                # Another run may have put a whole file into its place.
+                if is_at(handle, file):
+                    file.unlink()
+        except OSError as error:
+            done = f"it is not used, but cannot be removed: {error.strerror or error}"
         self.damaged.add(file.name)
-        self._warn(f"{file} has other bytes than its name says: it is removed")
+        self._warn(f"{file} has other bytes than its name says: {done}")
 
     def _changing(self) -> contextlib.AbstractContextManager[None]:
         """Of all runs one at a time removes and replaces files. Never for long."""
@@ -191,6 +197,10 @@ class Cache:
             if record := _read_record(file):
                 records.setdefault(record.sha256, []).append(record)
         return [dataclasses.replace(one, records=tuple(records.get(one.sha256, ()))) for one in self._scan()]
+
+    def names(self) -> set[str]:
+        """The digests of all files. Nobody has read them."""
+        return {one.sha256 for one in self._scan()}
 
     def _scan(self) -> list[CachedFile]:
         found = []

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import functools
+import dataclasses
 import socket
 import ssl
 import threading
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from imagegen.artifacts.authorities import bundle_variable, find_authorities
 from imagegen.artifacts.request import host_of, shown_url
 from imagegen.artifacts.response_limit import ResponseLimit
 from imagegen.errors import ConfigError
@@ -27,16 +28,20 @@ if TYPE_CHECKING:
     import httpx
 
 CONNECT_TIMEOUT_S = 20.0
-READ_TIMEOUT_S = 60.0
-# For all headers together: a server that sends a byte a minute never runs into the timeout of one read.
-RESPONSE_TIMEOUT_S = 120.0
+# A server that sends nothing is asked again, so this is less than the time of the headers.
+READ_TIMEOUT_S = 45.0
+# For the headers of all redirects together: a server that sends a byte a second never runs into the timeout of a read.
+HEADERS_TIMEOUT_S = 60.0
+BODY_TIMEOUT_S = 120.0
 REDIRECTS = 10
 # For files that are needed only if they arrive at once: for all of them, and for each step of a request.
 PROBE_S = 10.0
 _PROBE_STEP_S = 5.0
 
 _LIMIT, _REDIRECTED = "imagegen_limit", "imagegen_redirected"
-_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_NO_HEADERS = "no response within {:g} s"
+_PROXY_HINT = "check HTTPS_PROXY and ALL_PROXY, and write the hosts that need no proxy into NO_PROXY"
+_CA_HINT = "write the file with its root into artifacts.ca, or add the root to the certificates of this system"
 
 
 class UnreachableError(Exception):
@@ -46,13 +51,25 @@ class UnreachableError(Exception):
 class TransportError(Exception):
     """There was no connection, or it broke, or the response cannot be read."""
 
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
 
 class LateError(TransportError):
-    """The response, or the next part of it, did not arrive in time."""
+    """The next part of the response did not arrive in time."""
 
 
-class UnknownHostError(TransportError):
-    """There is no host of this name. Another attempt would have the same answer."""
+class LastingError(TransportError):
+    """Another attempt would end in the same way."""
+
+
+class UnknownHostError(LastingError):
+    """There is no host of this name."""
+
+
+class UntrustedError(LastingError):
+    """No trusted authority issued the certificate of the server."""
 
 
 def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
@@ -79,36 +96,6 @@ def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
     return address
 
 
-def authorities(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """The trusted certificate authorities. A bundle that the environment names replaces all others."""
-    if variable := next((name for name in _CA_VARIABLES if environ.get(name)), None):
-        file = environ[variable]
-        try:
-            return _authorities_of(file, Path(file).stat().st_mtime_ns)
-        except OSError as error:
-            raise ConfigError(
-                f"{variable} names {file}, which is not a readable certificate bundle: {error.strerror or error}",
-                hint=f"correct {variable}, or unset it",
-            ) from error
-    return _public_authorities()
-
-
-# Reading hundreds of certificates takes longer than a small request, and each lock makes many.
-@functools.lru_cache(maxsize=8)
-def _authorities_of(file: str, _changed: int) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=file)
-
-
-@functools.cache
-def _public_authorities() -> ssl.SSLContext:
-    import httpx
-
-    # A company's own authority is in the system's store, which a slim container does not have: both are used.
-    context = httpx.create_ssl_context(trust_env=False)
-    context.load_default_certs()
-    return context
-
-
 @contextlib.contextmanager
 def get(
     url: str,
@@ -119,7 +106,7 @@ def get(
     hosts: HostPolicy = ANY_HOST,
     connect_s: float = CONNECT_TIMEOUT_S,
     read_s: float = READ_TIMEOUT_S,
-    within_s: float = RESPONSE_TIMEOUT_S,
+    within_s: float = BODY_TIMEOUT_S,
     authorization: str = "",
     stop: threading.Event | None = None,
 ) -> Iterator[httpx.Response]:
@@ -128,8 +115,10 @@ def get(
     `stop` to end the response at once."""
     import httpx
 
-    current = url
+    current, headers_until = url, time.monotonic() + HEADERS_TIMEOUT_S
     for _ in range(REDIRECTS + 1):
+        if time.monotonic() > headers_until:
+            raise LastingError(_NO_HEADERS.format(HEADERS_TIMEOUT_S))
         proxy = proxy_for(_https_host(current, url, hosts), environ)
         client = httpx.Client(
             verify=trust,
@@ -138,7 +127,8 @@ def get(
             timeout=httpx.Timeout(read_s, connect=connect_s),
         )
         secret = {"Authorization": authorization} if authorization and host_of(current) == host_of(url) else {}
-        with client, _begun(client, current, {**headers, **secret}, within_s, stop) as response:
+        request, route = client.build_request("GET", current, headers={**headers, **secret}), _Route(proxy, environ)
+        with client, _begun(client, request, route, headers_until, within_s, stop) as response:
             if not response.has_redirect_location:
                 response.extensions[_REDIRECTED] = "" if current == url else _shown_redirect(response, url)
                 yield response
@@ -151,34 +141,82 @@ def get(
     raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
 
 
+@dataclasses.dataclass
+class _Route:
+    """How a request goes to its host, to name what fails on the way."""
+
+    proxy: str | None
+    environ: Mapping[str, str]
+    is_connected: bool = False
+    """Whether there is a connection: to the proxy, if there is one."""
+
+    def explain(self, error: httpx.RequestError, reason: str) -> TransportError:
+        """The error of this route for one of the client."""
+        import httpx
+
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            return UntrustedError(f"{reason}{self._via()}", self._untrusted_hint())
+        if isinstance(error, httpx.ProxyError):
+            kind = LastingError if reason.startswith("4") else TransportError
+            return kind(f"the proxy {self._shown_proxy()} refuses the connection: {reason}", _PROXY_HINT)
+        kind = UnknownHostError if _is_unknown_host(error) else TransportError
+        if self.proxy and not self.is_connected:
+            return kind(f"the proxy {self._shown_proxy()} cannot be reached: {reason}", _PROXY_HINT)
+        return kind(f"{reason}{self._via()}")
+
+    def late(self, reason: str, *, has_headers: bool) -> TransportError:
+        """The error for a response that was ended because of its time."""
+        return (LateError if has_headers else LastingError)(f"{reason}{self._via()}")
+
+    def _via(self) -> str:
+        return f" (through the proxy {self._shown_proxy()})" if self.proxy else ""
+
+    def _shown_proxy(self) -> str:
+        return shown_url(self.proxy or "")
+
+    def _untrusted_hint(self) -> str:
+        if variable := bundle_variable(self.environ):
+            return f"{variable} replaces all public authorities by those in its file: unset it, and {_CA_HINT}"
+        return f"if your own authority issued the certificate, or your proxy inspects TLS, {_CA_HINT}"
+
+
 @contextlib.contextmanager
 def _begun(
-    client: httpx.Client, url: str, headers: Mapping[str, str], within_s: float, stop: threading.Event | None
+    client: httpx.Client,
+    request: httpx.Request,
+    route: _Route,
+    headers_until: float,
+    within_s: float,
+    stop: threading.Event | None,
 ) -> Iterator[httpx.Response]:
     """The response to one request. It must begin and end in time."""
 
     def trace(event: str, info: Mapping[str, Any]) -> None:
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            route.is_connected = True
             limit.add(info["return_value"].get_extra_info("socket"))
 
+    request.extensions["trace"] = trace
+    has_headers = False
     with ResponseLimit(stop) as limit:
-        limit.set(RESPONSE_TIMEOUT_S, "no response")
+        limit.set(headers_until - time.monotonic(), _NO_HEADERS.format(HEADERS_TIMEOUT_S))
         try:
-            with _own_errors(), client.stream("GET", url, headers=headers, extensions={"trace": trace}) as response:
-                limit.set(within_s, "it did not arrive")
+            with _own_errors(route), contextlib.closing(client.send(request, stream=True)) as response:
+                has_headers = True
+                limit.set(within_s, f"it did not arrive within {within_s:g} s")
                 response.extensions[_LIMIT] = limit
                 yield response
         except TransportError as error:
             if limit.broken:
-                raise LateError(limit.broken) from error
+                raise route.late(limit.broken, has_headers=has_headers) from error
             raise
         # The end of the connection looks like the end of the body, if nothing says how long that is.
         if limit.broken:
-            raise LateError(limit.broken)
+            raise route.late(limit.broken, has_headers=True)
 
 
 @contextlib.contextmanager
-def _own_errors() -> Iterator[None]:
+def _own_errors(route: _Route | None = None) -> Iterator[None]:
     import httpx
 
     try:
@@ -187,8 +225,7 @@ def _own_errors() -> Iterator[None]:
         reason = str(error) or type(error).__name__
         if isinstance(error, httpx.ReadError) and "UNEXPECTED_EOF" in reason:
             reason = "the connection was cut before the end of the response"
-        kind = UnknownHostError if _is_unknown_host(error) else TransportError
-        raise kind(reason) from error
+        raise (route.explain(error, reason) if route else TransportError(reason)) from error
 
 
 def _is_unknown_host(error: BaseException | None) -> bool:
@@ -205,7 +242,7 @@ def chunks(response: httpx.Response, silence_s: float | None = None) -> Iterator
         body = response.iter_raw()
         while True:
             if silence_s is not None:
-                limit.set(silence_s, "no bytes arrived")
+                limit.set(silence_s, f"no bytes arrived within {silence_s:g} s")
             chunk = next(body, None)
             if chunk is None:
                 return
@@ -289,7 +326,7 @@ def read_starts(
 
 def _read_all(urls: tuple[str, ...], size: int, environ: Mapping[str, str]) -> list[bytes]:
     try:
-        trust = authorities(environ)
+        trust = find_authorities(environ)
         return [_read_start(url, size, environ, trust) for url in urls]
     except ConfigError as error:
         raise UnreachableError(error.message) from error

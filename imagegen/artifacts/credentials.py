@@ -60,11 +60,19 @@ class PrivateHosts:
         self._lock = threading.Lock()
         self._signed: dict[str, tuple[float, str]] = {}
 
-    def check(self) -> None:
-        """Raise an error if a variable is not set, or does not have the form of such a value."""
-        for place, way in self._ways.items():
-            if SIGN_IN not in way:
-                self._given(way, f"https://{place}")
+    def check(self, urls: Iterable[str] | None = None) -> None:
+        """Raise one error for all variables that are not set, or for one that does not have the form of such a value.
+        With `urls`, only for the variables that these need."""
+        used = self._ways if urls is None else dict.fromkeys(place_of(url, self._ways) for url in urls)
+        ways = {place: way for place, way in self._ways.items() if place in used and SIGN_IN not in way}
+        missing = [(name, host_of(f"https://{place}")) for place, way in ways.items() for name in self._missing(way)]
+        if missing:
+            raise _not_set(missing)
+        for place, way in ways.items():
+            self._given(way, f"https://{place}")
+
+    def _missing(self, way: Mapping[str, str]) -> list[str]:
+        return [name for name in way.values() if not self._environ.get(name)]
 
     def is_private(self, url: str) -> bool:
         """Whether the file needs credentials."""
@@ -104,12 +112,8 @@ class PrivateHosts:
         """The address with credentials that the environment has."""
         host = host_of(url)
         values = {key: self._environ.get(name, "") for key, name in way.items()}
-        if missing := [way[key] for key, value in values.items() if not value]:
-            raise ConfigError(
-                f"artifacts.credentials: {' and '.join(missing)} must have the credentials of {host}, and "
-                f"{'is' if len(missing) == 1 else 'are'} not set",
-                hint=f"set {' and '.join(missing)} in the environment of imagegen",
-            )
+        if missing := self._missing(way):
+            raise _not_set([(name, host) for name in missing])
         for key, value in values.items():
             if why := _fault(key, value):
                 # The value is not shown: the variable may hold another secret by mistake.
@@ -123,6 +127,16 @@ class PrivateHosts:
             return Address(f"{url}?{values['query_env'].removeprefix('?')}")
         pair = f"{values['username_env']}:{values['password_env']}"
         return Address(url, f"Basic {base64.b64encode(pair.encode()).decode()}")
+
+
+def _not_set(variables: Sequence[tuple[str, str]]) -> ConfigError:
+    """The error for variables that are not set, each with its host."""
+    names, hosts = ([*dict.fromkeys(column)] for column in zip(*variables, strict=True))
+    return ConfigError(
+        f"artifacts.credentials: {' and '.join(names)} must have the credentials of {' and '.join(hosts)}, and "
+        f"{'is' if len(names) == 1 else 'are'} not set",
+        hint=f"set {' and '.join(names)} in the environment of imagegen",
+    )
 
 
 def _fault(key: str, value: str) -> str:

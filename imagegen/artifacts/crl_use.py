@@ -5,7 +5,10 @@ A list that is about none is most likely the wrong one: whoever gave it believes
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING
+
+from imagegen.errors import VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,19 +35,27 @@ class CrlUse:
         self.data |= crls
 
     def note(self, chains: Iterable[Chain]) -> None:
-        """Note which CRLs are about these chains."""
+        """Note which CRLs are about these chains. One that a CA of a chain should have signed, and has not, is an
+        error: it hides what that CA has revoked."""
         unused = self.data.keys() - self.used
         if not unused:
             return
         # Few configs have CRLs, and what reads them takes long to import.
-        from imagegen.authenticode.revocation import is_about, read_revocation_lists
+        from imagegen.authenticode.revocation import find_forged, is_about, read_revocation_lists
 
         known = list(chains)
         for name in unused:
             if name not in self._lists:
                 self._lists[name] = read_revocation_lists(self.data[name])
-            if any(is_about(given, chain) for given in self._lists[name] for chain in known):
-                self.used.add(name)
+            for given, chain in itertools.product(self._lists[name], known):
+                if is_about(given, chain):
+                    self.used.add(name)
+                elif ca := find_forged(given, chain):
+                    raise VerificationError(
+                        f"the CRL {name} of artifacts.signatures.crls names {ca.subject} as its issuer, but that CA "
+                        "did not sign it",
+                        hint="get the CRL from its CA again: this one is damaged or forged",
+                    )
 
     def warn_of_unused(self, warn: Callable[[str], object]) -> None:
         """Warn once of each CRL that is about none of the signatures."""

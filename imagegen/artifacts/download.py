@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from imagegen.artifacts import arrival, connection
 from imagegen.artifacts.arrival import MisbehavedError, Pace, Part, RetryError, Version, pieces
+from imagegen.artifacts.authorities import find_authorities
 from imagegen.artifacts.credentials import Address, hint_for
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError, VerificationError
@@ -150,7 +151,7 @@ class Download:
         UnchangedError if the server still has the known version."""
         part = Part(file)
         deadline = self.now() + DEADLINE_S
-        trust = connection.authorities(self.environ)
+        trust = find_authorities(self.environ, self.hosts.authorities)
         failures = misbehaved = 0
         while True:
             self._check_cancelled()
@@ -160,25 +161,20 @@ class Download:
             except (connection.TransportError, RetryError) as error:
                 self._check_cancelled()
                 reason = str(error)
-                if "CERTIFICATE_VERIFY_FAILED" in reason:
-                    raise RefusedError(
-                        f"{self.label} could not be downloaded: {reason}",
-                        hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
-                    ) from error
+                hint = getattr(error, "hint", "")
                 if isinstance(error, connection.UnknownHostError):
-                    raise RefusedError(
-                        f"{self.label} could not be downloaded: there is no host of this name ({reason})",
-                        hint=self._hint(
-                            "check the host name, DNS and HTTPS_PROXY; in a closed network set artifacts.mirror"
-                        ),
-                    ) from error
+                    reason = f"there is no host of this name ({reason})"
+                    hint = hint or self._hint(
+                        "check the host name, DNS and HTTPS_PROXY; in a closed network set artifacts.mirror"
+                    )
                 failures = 1 if part.size > before else failures + 1
                 misbehaved += isinstance(error, (MisbehavedError, connection.LateError))
                 count = max(failures, misbehaved)
                 wait = max(PAUSES_S[min(count, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
-                if count > len(PAUSES_S) or self.now() + wait > deadline:
+                is_last = count > len(PAUSES_S) or self.now() + wait > deadline
+                if is_last or isinstance(error, connection.LastingError):
                     raise RefusedError(
-                        f"{self.label} could not be downloaded: {reason}", hint=self._hint("try again later")
+                        f"{self.label} could not be downloaded: {reason}", hint=hint or self._hint("try again later")
                     ) from error
                 self.console.say(f"{self.label}: {reason}; retrying in {wait:g} s")
                 (self.pause or self.stop.wait)(wait)

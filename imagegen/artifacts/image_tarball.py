@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gzip
 import hashlib
 import json
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pydantic
 
-from imagegen.artifacts.archive import LIMIT_MEMBERS, UNREADABLE, Bounded, tar_members
+from imagegen.artifacts.archive import LIMIT_MEMBERS, UNREADABLE, tar_members
 from imagegen.artifacts.image_lookup import OsVersion, Size, best_platform, chain_id
 from imagegen.errors import VerificationError
 from imagegen.resources.image_name import ImageName
@@ -108,11 +107,11 @@ class _Tarball:
 def _read(file: Path, form: ArchiveFormat, artifact: str) -> _Tarball:
     found = _Tarball({}, {})
     left = _ALL_DOCUMENTS
-    with gzip.open(file) if form == "tar.gz" else file.open("rb") as unpacked:
-        for count, (member, content) in enumerate(tar_members(Bounded(unpacked))):
+    with file.open("rb") as opened:
+        for count, member in enumerate(tar_members(opened, form)):
             path = member.name.removeprefix("./")
             found.sizes[path] = member.size
-            data = content.read() if content and member.size <= _LARGEST_DOCUMENT else b""
+            data = member.read(_LARGEST_DOCUMENT) if member.size <= _LARGEST_DOCUMENT else b""
             # Every document of an image is an object or a list; small layers are not kept.
             if data[:1] in (b"{", b"["):
                 found.documents[path] = data

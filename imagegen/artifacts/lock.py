@@ -14,7 +14,8 @@ import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
@@ -24,7 +25,7 @@ from imagegen.artifacts.archive import LIMIT_MEMBERS, LONGEST_PATH, is_member
 from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.artifacts.image_lookup import LockedImage
 from imagegen.artifacts.image_tarball import TarballImages, WholeImageName
-from imagegen.artifacts.request import ArtifactRequest
+from imagegen.artifacts.request import ArtifactRequest, host_of
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import read_file
 from imagegen.resources.model import Name, Sha256, Strict
@@ -100,6 +101,7 @@ SignedFile = Annotated[
 Members = Annotated[
     dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
 ]
+Size = Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
 Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
 Subject = Annotated[
     str, _check(lambda text: 0 < len(text) <= 1024 and text.isprintable(), "is not a valid subject of a certificate")
@@ -110,6 +112,7 @@ WithoutQuery = Annotated[Address, _check(lambda url: not {"?", "#"} & set(url), 
 _WITHOUT_QUERY: Final = pydantic.TypeAdapter[str](WithoutQuery)
 SignedBy = Literal["own", "nested", "catalogue"]
 """The signature that counts: the file's own, one nested in it because its first has a weak digest, or a catalogue's."""
+HostText = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]{1,253}(:[0-9]{1,5})?$")]
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
 
@@ -146,15 +149,21 @@ class LockedSignature(Strict):
 
 
 class LockedArtifact(Strict):
-    """One download: its URL, and what its bytes were. `members` lists the files of an archive, `images` the container
-    images of a tarball."""
+    """One download: its URL, and what its bytes were. `members` lists the files of an archive by their paths without
+    `./`, `images` the container images of a tarball."""
 
     url: Address
+    release: Address | None = None
+    """The public URL of its release, if `url` is another one. The same release has the same bytes at every URL."""
     redirected_to: WithoutQuery | None = None
     """Where the bytes came from, if the URL redirects. For people: nothing is downloaded from there."""
     sha256: Sha256
-    size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
+    size: Size
     members: Members | None = None
+    sizes: Annotated[dict[Member, Size], pydantic.Field(max_length=LIMIT_MEMBERS)] | None = None
+    """Of the members, in bytes."""
+    dotted: Literal["all", "some"] | None = None
+    """Which members have `./` before their paths in the archive. tar.exe counts it as a folder that can be stripped."""
     images: TarballImages | None = None
     confirmed: Annotated[list[WithoutQuery], pydantic.Field(min_length=1, max_length=10)] | None = None
     """Where a digest was published that agrees."""
@@ -171,14 +180,42 @@ class LockedArtifact(Strict):
             raise ValueError(f"signed: {unknown[0][:80]!a} is not one of the members")
         return self
 
+    @pydantic.model_validator(mode="after")
+    def _sizes_are_of_the_members(self) -> Self:
+        if self.sizes is not None and self.sizes.keys() != (self.members or {}).keys():
+            raise ValueError("sizes: it must have each of the members, and nothing else")
+        return self
+
     def answers(self, request: ArtifactRequest) -> bool:
-        """Whether this entry matches the request: URL, digest, and what the lock lists of a file of this form."""
+        """Whether this entry matches the request: URL, digest, and what the lock lists of a file of this form. An older
+        lock has no sizes of an archive's members."""
         return (
             self.url == request.url
             and request.sha256 in (None, self.sha256)
             and (request.may_be_plain if self.members is None else request.may_be_archive)
+            and (self.members is None) == (self.sizes is None)
             and (self.images is not None) == (request.form == "image")
         )
+
+    def is_release_of(self, request: ArtifactRequest) -> bool:
+        """Whether this entry of the same name is of the release that is requested now, whatever its URL.
+
+        If no release is known, a file with the same name is the same. A mirror has the URL of its original at the end
+        of its own."""
+        is_copy = request.url != self.url and request.url.endswith(f"/{self.url.removeprefix('https://')}")
+        if is_copy or (self.release or self.url) == request.published:
+            return True
+        has_release = request.published != request.url
+        return request.own and not has_release and not self.release and _file_name(self.url) == _file_name(request.url)
+
+
+def _file_name(url: str) -> str:
+    return urllib.parse.urlsplit(url).path.rpartition("/")[2]
+
+
+def release_of(request: ArtifactRequest) -> str | None:
+    """The release of a request as a lock has it."""
+    return None if request.published == request.url else request.published
 
 
 def recorded_redirect(url: str) -> str | None:
@@ -233,6 +270,12 @@ class Lock(Strict):
     base_images: Annotated[dict[Name, LockedBase], pydantic.Field(max_length=100)] = {}
     images: Annotated[dict[WholeImageName, LockedImage], pydantic.Field(max_length=1000)] = {}
     """The container images, by their whole names."""
+    ca_hosts: Annotated[dict[HostText, bool], pydantic.Field(max_length=1000)] = {}
+    """The hosts of the artifacts, and whether they need artifacts.ca. Empty if the config has no such key."""
+
+    def needs_ca(self, urls: Iterable[str]) -> bool:
+        """Whether one of these is on a host whose certificate only artifacts.ca vouches for."""
+        return any(self.ca_hosts.get(host_of(url), False) for url in urls)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,16 +24,16 @@ from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.credentials import Address, with_credentials
 from imagegen.artifacts.download import Download, Fetched, UnchangedError, check_digest, writing
+from imagegen.artifacts.drift import reject_other_bytes
 from imagegen.artifacts.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.image_tarball import read_image_tarball
-from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact, recorded_redirect
+from imagegen.artifacts.lock import TIME_FORM, Lock, LockedArtifact, recorded_redirect, release_of
 from imagegen.artifacts.opened import OpenedArtifact, open_artifacts
 from imagegen.artifacts.parallel import errors_in, results_of, run_all
 from imagegen.artifacts.published import confirm
-from imagegen.artifacts.request import ArtifactRequest, shown_url
+from imagegen.artifacts.request import ArtifactRequest
 from imagegen.artifacts.signature_facts import find_differences, reject_differences
 from imagegen.artifacts.signature_request import SignatureError, SignaturePolicy
-from imagegen.errors import VerificationError
 from imagegen.hosts import ANY_HOST, HostPolicy
 from imagegen.lines import counted
 
@@ -169,26 +169,19 @@ def lock_artifacts(
     for name, request in requests.items():
         if name not in kept:
             together.setdefault((request.url, request.sha256), []).append(request)
-    found = _look_up_all([*together.values()], known, sources, refresh)
-    for name, now in found.items():
-        if not refresh.accepts(requests[name]):
-            _reject_changed_bytes(requests[name], known, now)
-    return {name: known[name] if name in kept else found[name] for name in sorted(requests)}
-
-
-def _reject_changed_bytes(request: ArtifactRequest, known: Mapping[str, LockedArtifact], now: LockedArtifact) -> None:
-    """Compare with each entry of the same release, whatever its place: a mirror has the bytes of its original."""
-    for before in known.values():
-        if not request.is_at(before.url) or now.sha256 in (before.sha256, request.sha256):
-            continue
-        digests = f"sha256 {now.sha256}, but the lock says {before.sha256}"
-        if before.url == now.url:
-            message = f"the bytes of {shown_url(now.url)} have changed since it was locked: {digests}"
-            hint = "a published file does not change: find out why; to accept the new bytes, write this sha256 "
-        else:
-            message = f"{shown_url(now.url)} has other bytes than {shown_url(before.url)}, which is locked: {digests}"
-            hint = "both are the same release: find out which was replaced; to accept these bytes, write this sha256 "
-        raise VerificationError(f"{request.name}: {message}", hint=f"{hint}beside {request.key}")
+    groups = [*together.values()]
+    if sources.private:
+        # One error, before anything is downloaded.
+        cached = sources.cache.names()
+        needed = (group[0] for group in groups if _wanted_digest(group, known, refresh) not in cached)
+        sources.private.check(request.url for request in needed)
+    found = _look_up_all(groups, known, sources, refresh)
+    reject_other_bytes(
+        [requests[name] for name in sorted(found) if not refresh.accepts(requests[name])], known, found, sources.upgrade
+    )
+    releases = {name: {"release": release_of(request)} for name, request in requests.items()}
+    entries = {name: known[name] if name in kept else found[name] for name in sorted(requests)}
+    return {name: entry.model_copy(update=releases[name]) for name, entry in entries.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,12 +202,11 @@ class _Lookup:
     trust: Trust | None = None
     """For signatures; None if nothing must be signed."""
 
-    def find(self, requests: list[ArtifactRequest], locked: str | None, ways: collections.Counter[str]) -> _Found:
-        """Look up the URL of these requests, which they share. `locked` is the digest that it had, and `ways` counts
-        where the bytes come from."""
+    def find(self, requests: list[ArtifactRequest], wanted: str | None, ways: collections.Counter[str]) -> _Found:
+        """Look up the URL of these requests, which they share. `wanted` is the digest that it must have, if that is
+        known, and `ways` counts where the bytes come from."""
         with contextlib.ExitStack() as held:
-            first = requests[0]
-            found = self._obtain(first, first.sha256 or locked, held)
+            found = self._obtain(requests[0], wanted, held)
             ways[found.how] += 1
             return self._read(requests, found)
 
@@ -273,13 +265,15 @@ class _Lookup:
                 url=request.url,
                 sha256=found.fetched.sha256,
                 size=found.fetched.size,
-                members=opened[request.name].members,
+                members=contents.digests if contents else None,
+                sizes=contents.sizes if contents else None,
+                dotted=contents.dotted if contents else None,
                 images=images if request.form == "image" else None,
                 redirected_to=recorded_redirect(found.fetched.redirected_to),
                 confirmed=confirmed or None,
                 published=_time_of(found.fetched.version, request.released),
             )
-            for request in requests
+            for request, contents in ((request, opened[request.name].contents) for request in requests)
         }
         signed = {name: {"signed": one.signed, "not_programs": one.not_programs} for name, one in checked.items()}
         return {name: entry.model_copy(update=signed.get(name)) for name, entry in entries.items()}
@@ -351,7 +345,7 @@ def _look_up_all(
     ways = collections.Counter[str]()
 
     def find(lookup: _Lookup, group: list[ArtifactRequest]) -> _Found:
-        return lookup.find(group, _locked_digest(group, known, refresh), ways)
+        return lookup.find(group, _wanted_digest(group, known, refresh), ways)
 
     found = _gather(_run(groups, find, sources, f"looking up {counted(len(groups), 'artifact')}"))
     sources.console.say(", ".join(f"{counted(number, 'artifact')} {how}" for how, number in sorted(ways.items())))
@@ -368,11 +362,12 @@ def _run(
         return run_all(functools.partial(work, lookup), groups, label, sources.console, sources.stop)
 
 
-def _locked_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
-    """The digest that the URL had when it was locked, unless it is looked up again."""
+def _wanted_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
+    """The digest that the config requires, or the one that the URL had when it was locked, unless it is looked up
+    again."""
     first = group[0]
     entries = [known[request.name] for request in group if request.name in known and not refresh.includes(request.name)]
-    return next((entry.sha256 for entry in entries if entry.url == first.url), None)
+    return first.sha256 or next((entry.sha256 for entry in entries if entry.url == first.url), None)
 
 
 def _gather(finished: list[concurrent.futures.Future[dict[str, Value]]]) -> dict[str, Value]:

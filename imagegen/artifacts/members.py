@@ -6,6 +6,7 @@ nothing would tell which of them runs on the nodes.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -84,6 +85,14 @@ def find_ambiguous(members: Members) -> dict[str, list[str]]:
         if path.lower().endswith(".exe") and not _ARCHITECTURE.fullmatch(folder):
             paths.setdefault(file_name(path).lower(), []).append(path)
     return {name: found for name, found in paths.items() if len({members[path] for path in found}) > 1}
+
+
+def find_folder_and_file(paths: Iterable[str], separator: str = "/") -> str | None:
+    """A path of these files that is also a folder of one of them."""
+    # No character of a path comes before this one: what is in a folder follows the folder.
+    ordered = sorted(path.replace(separator, "\0") for path in paths)
+    found = (path for path, following in itertools.pairwise(ordered) if following.startswith(f"{path}\0"))
+    return next((path.replace("\0", separator) for path in found), None)
 
 
 def check_files(request: ArtifactRequest, members: Members) -> None:

@@ -11,19 +11,24 @@ from imagegen.artifacts.archive import check_form, open_members, read_members
 from imagegen.artifacts.members import check_files
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.archive import ArchiveFormat, OpenMember
+    from imagegen.artifacts.archive import ArchiveContents, ArchiveFormat, OpenMember
     from imagegen.artifacts.request import ArtifactRequest
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenedArtifact:
-    """A downloaded artifact. If it is an archive or a tarball of images, `format` says of which form; `members` are the
-    sha256 of the files of an archive that is unpacked."""
+    """A downloaded artifact. If it is an archive or a tarball of images, `format` says of which form; `contents` are
+    the files of an archive that is unpacked."""
 
     name: str
     file: Path
     format: ArchiveFormat | None = None
-    members: dict[str, str] | None = None
+    contents: ArchiveContents | None = None
+
+    @property
+    def members(self) -> dict[str, str] | None:
+        """The sha256 of the files of the archive."""
+        return self.contents.digests if self.contents else None
 
     def open(self) -> Iterator[OpenMember]:
         """Each file of the archive."""
@@ -36,13 +41,13 @@ def open_artifacts(requests: Sequence[ArtifactRequest], file: Path) -> dict[str,
     unpacked = [request for request in requests if formats[request.name] and request.form != "image"]
     # All of them have the format of the file.
     archive = next((formats[request.name] for request in unpacked), None)
-    members = read_members(file, archive, requests[0].name) if archive else None
+    contents = read_members(file, archive, requests[0].name) if archive else None
     for request in unpacked:
-        check_files(request, members or {})
+        check_files(request, contents.digests if contents else {})
     of_archives = {request.name for request in unpacked}
     return {
         request.name: OpenedArtifact(
-            request.name, file, formats[request.name], members if request.name in of_archives else None
+            request.name, file, formats[request.name], contents if request.name in of_archives else None
         )
         for request in requests
     }

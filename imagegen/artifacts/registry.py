@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from imagegen.artifacts import connection
+from imagegen.artifacts.authorities import find_authorities
 from imagegen.artifacts.image_lookup import Answer, Ask
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import RefusedError, VerificationError
@@ -46,11 +47,10 @@ def ask_over_https(
             except connection.TransportError as error:
                 _check_cancelled(ended)
                 answer, reason = None, str(error)
-                if "CERTIFICATE_VERIFY_FAILED" in reason:
-                    raise RefusedError(
-                        f"{shown_url(url)} could not be read: {reason}",
-                        hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
-                    ) from error
+                if isinstance(error, connection.UntrustedError):
+                    raise RefusedError(f"{shown_url(url)} could not be read: {reason}", hint=error.hint) from error
+                if isinstance(error, connection.LastingError):
+                    raise ConnectionError(reason) from error
             if answer is not None and (answer.status not in _TEMPORARY or wait is None):
                 return answer
             if wait is None:
@@ -76,7 +76,7 @@ def _ask_once(
     hosts: HostPolicy,
     stop: threading.Event,
 ) -> Answer:
-    trust = connection.authorities(environ)
+    trust = find_authorities(environ, hosts.authorities)
     with connection.get(
         *(url, headers),
         environ=environ,

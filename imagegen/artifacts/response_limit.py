@@ -43,9 +43,9 @@ class ResponseLimit:
         if self.broken:
             _end(connected)
 
-    def set(self, within_s: float, missing: str) -> None:
-        """From now on so much time; `missing` says what did not happen, if it is over."""
-        self._limit = time.monotonic() + within_s, f"{missing} within {within_s:g} s"
+    def set(self, within_s: float, reason: str) -> None:
+        """From now on so much time; `reason` says what did not happen, if it is over."""
+        self._limit = time.monotonic() + within_s, reason
 
     def suspend(self) -> None:
         """Time does not count while the response waits for its reader."""

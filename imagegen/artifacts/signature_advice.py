@@ -18,6 +18,7 @@ _ADVICE: Final[Mapping[Verdict, str]] = {
     Verdict.BAD_TIMESTAMP: "sign it again, with the timestamp of a public authority",
     Verdict.EXPIRED: "sign it again with a timestamp: then the signature outlives the certificate",
     Verdict.WEAK_DIGEST: "sign it again with SHA-256",
+    Verdict.WEAK_CERTIFICATE: "sign it again with a stronger certificate; artifacts.signatures has the requirement",
 }
 _WITH_CAS: Final = "sign it again with the certificates of its CAs (osslsigncode: -ac FILE, signtool: /ac FILE)"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from imagegen.artifacts.crl_use import CrlUse
 from imagegen.artifacts.found_signature import find_rule
-from imagegen.authenticode.model import Name
+from imagegen.authenticode.model import Name, SignerStrength
 from imagegen.authenticode.names import parse_name
 from imagegen.authenticode.signer import SignerRule, nearest
 from imagegen.errors import ConfigError, VerificationError
@@ -60,6 +60,8 @@ class SignatureRequest:
     """Who is known to sign the published artifact, for hints."""
     with_contents: bool = False
     """Whether the files inside an MSI package must be signed too."""
+    with_strength: bool = False
+    """Whether the config requires more of the certificates of signers than a lock has of them."""
 
     @property
     def allowed(self) -> str:
@@ -75,6 +77,7 @@ class TrustSources:
     crl_files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     """By their names in the config."""
     crl_urls: tuple[str, ...] = ()
+    strength: SignerStrength = dataclasses.field(default_factory=SignerStrength)
 
     @property
     def root_thumbprints(self) -> frozenset[str] | None:
@@ -203,7 +206,7 @@ def is_covered(request: SignatureRequest, entry: LockedArtifact) -> bool:
 
 def judge_facts(request: SignatureRequest, entry: LockedArtifact) -> list[SignatureProblem] | None:
     """The files whose signers, as the lock names them, may not sign. None: only the bytes can tell."""
-    if request.with_contents or not is_covered(request, entry):
+    if request.with_contents or request.with_strength or not is_covered(request, entry):
         return None
     problems = []
     for member, signature in _signatures(request, entry):

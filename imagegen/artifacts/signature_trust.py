@@ -47,7 +47,7 @@ def make_trust(
         use.add(crls)
     try:
         roots = [sources.roots] if sources.roots is not None else []
-        return load_trust(now=now, roots=roots, crls=crls.values())
+        return load_trust(now=now, roots=roots, crls=crls.values(), strength=sources.strength)
     except MalformedData as error:
         raise ConfigError(
             f"the roots of signatures cannot be used: {error}",

@@ -21,6 +21,14 @@ _MARK: Final = "imagegen-check: "
 _RUN: Final = "save the output of `start.ps1 -Phase all … -Check`: docs/operator-guide.md, section Drift of a node"
 _SAME_TREE: Final = "run -Check with bundle and start.ps1 of the tree that the image was built from"
 _MOST_RESOURCES: Final = 100_000
+# Nodes get updates with a new image. An update in place makes another Windows than the one that was tested.
+_WINDOWS: Final = (
+    ("build", _SAME_TREE),
+    (
+        "ubr",
+        "give the result of a node of this image; if Windows was updated on the node, make it from the image again",
+    ),
+)
 # Plans name a resource of a step with rounds so.
 _ROUND: Final = re.compile(r"(?s)(.*) \(round ([0-9]{1,6})\)")
 Count = Annotated[int, pydantic.Field(ge=0, le=_MOST_RESOURCES)]
@@ -97,8 +105,25 @@ def compare_node(check: NodeCheck, file: ManifestFile, shown_as: str) -> Iterato
     ]
     if not check.booted:
         wrong.append(Problem(shown_as, 0, "booted", "is false: this is no node that booted from an image", _RUN))
+    wrong += [
+        Problem(shown_as, 0, f"machine.{key}", f"is {shown(now)}, but the image was built with {shown(then)}", hint)
+        for key, hint in _WINDOWS
+        if (now := check.machine.get(key)) != (then := report.machine.get(key))
+    ]
     # The resources of another plan are no news.
     yield from wrong or _compare_resources(check, _tested([one.id for one in report.resources]), shown_as)
+    if not wrong:
+        yield from _check_skipped(check, manifest.inputs.first_boot, shown_as)
+
+
+def _check_skipped(check: NodeCheck, allowed: list[str] | None, shown_as: str) -> Iterator[Problem]:
+    """Resources that nobody may skip, and a result in which nothing was tested."""
+    skipped = [one.id for one in check.resources if one.status == "skipped"]
+    if skipped and len(skipped) == len(check.resources):
+        yield Problem(shown_as, 0, "resources", "all are skipped: nothing was tested", _RUN)
+    elif allowed is not None:
+        for name in [one for one in skipped if one not in allowed]:
+            yield Problem(shown_as, 0, shown(name), "is skipped, but a node may not change this resource", _SAME_TREE)
 
 
 def _compare_resources(check: NodeCheck, expected: list[str], shown_as: str) -> Iterator[Problem]:

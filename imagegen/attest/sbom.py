@@ -1,6 +1,7 @@
 """The software bill of materials of an image, in the form of CycloneDX (https://cyclonedx.org). Pure.
 
-Its components are Windows as the machine reported it, the artifacts and the container images. It has only times and
+Its components are Windows as the machine reported it, the artifacts with their files on the disk, and the container
+images. It has only times and
 digests of the manifest, so equal manifests have equal documents.
 """
 
@@ -24,6 +25,7 @@ from imagegen.attest.package_urls import artifact_purl, base_name, base_purl, fi
 from imagegen.attest.reading import InvalidDocument, stating
 from imagegen.errors import Problem
 from imagegen.manifest.model import ImageManifest, RecordedArtifact
+from imagegen.manifest.report import GuestReport
 
 _PREFIX: Final = "imagegen:"
 _MICROSOFT: Final = OrganizationalEntity(name="Microsoft Corporation")
@@ -45,7 +47,7 @@ def _made(file: ManifestFile) -> bytes:
     manifest = file.manifest
     image = _image(file)
     tool = Component(name="imagegen", version=manifest.imagegen_version, type=ComponentType.APPLICATION)
-    components = [_windows(file), *_artifacts(manifest), *_container_images(manifest)]
+    components = [_windows(file), *_artifacts(manifest, read_guest_report(file)), *_container_images(manifest)]
     bom = Bom(
         serial_number=uuid.uuid5(_SERIAL_NUMBERS, file.sha256),
         metadata=BomMetaData(
@@ -106,7 +108,7 @@ def _windows(file: ManifestFile) -> Component:
     )
 
 
-def _artifacts(manifest: ImageManifest) -> Iterator[Component]:
+def _artifacts(manifest: ImageManifest, report: GuestReport | None) -> Iterator[Component]:
     for name, artifact in sorted(manifest.inputs.artifacts.items()):
         release, public = find_release(artifact), is_public(artifact)
         hashes = [HashType(alg=HashAlgorithm.SHA_256, content=artifact.sha256)]
@@ -123,8 +125,28 @@ def _artifacts(manifest: ImageManifest) -> Iterator[Component]:
             external_references=[
                 ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(artifact.url), hashes=hashes)
             ],
-            properties=_properties(_facts(artifact, public=public)),
+            properties=_properties([*_facts(artifact, public=public), *_left_out(name, report)]),
+            components=list(_files(name, artifact)),
         )
+
+
+def _files(name: str, artifact: RecordedArtifact) -> Iterator[Component]:
+    """What the image has of an artifact on its disk."""
+    for path, file in sorted(artifact.files.items()):
+        yield Component(
+            type=ComponentType.FILE,
+            name=path,
+            bom_ref=f"artifact/{name}/{path}",
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)],
+            properties=_properties([("size", str(file.size))] if file.size is not None else []),
+        )
+
+
+def _left_out(name: str, report: GuestReport | None) -> Iterator[tuple[str, str]]:
+    """What the machine did not put on its disk, because the plan does not list it."""
+    for resource, one in report.left_out.items() if report else ():
+        if resource.partition("/archive:")[2] == name:
+            yield "left-out", one.text
 
 
 def _facts(artifact: RecordedArtifact, *, public: bool) -> Iterator[tuple[str, str]]:

@@ -12,14 +12,16 @@ from urllib.parse import unquote
 import pydantic
 from pydantic.alias_generators import to_camel
 
+from imagegen.artifacts.archive import LIMIT_MEMBERS
 from imagegen.attest.differences import differences
 from imagegen.attest.envelope import ATTEST_AGAIN
 from imagegen.attest.manifest_file import ManifestFile, windows_version
 from imagegen.attest.reading import parse_json, parse_model
 from imagegen.errors import Problem
+from imagegen.manifest.model import RecordedArtifact
 from imagegen.resources.model import Strict
 
-LIMIT_BYTES: Final = 16 * 2**20
+LIMIT_BYTES: Final = 64 * 2**20
 _MOST_COMPONENTS: Final = 5000
 
 
@@ -68,6 +70,7 @@ class _Component(_Part):
     external_references: list[_Reference] = []
     pedigree: _Pedigree | None = None
     properties: list[_Property] = []
+    components: Annotated[list[_Component], pydantic.Field(max_length=LIMIT_MEMBERS)] = []
 
     def facts(self, *names: str) -> dict[str, object]:
         """The values of these properties."""
@@ -136,7 +139,15 @@ def _bytes_of(component: _Component) -> dict[str, object]:
     if component.external_references:
         # The library quotes some characters.
         found["url"] = [unquote(one.url) for one in component.external_references]
+    if component.components:
+        found["files"] = {one.name: [each.content for each in one.hashes] for one in component.components}
+        found["file count"] = len(component.components)
     return found
+
+
+def _files_of(artifact: RecordedArtifact) -> dict[str, object]:
+    files = {path: [file.sha256] for path, file in artifact.files.items()}
+    return {"files": files, "file count": len(files)} if files else {}
 
 
 def _expected(file: ManifestFile) -> dict[str, Any]:
@@ -144,7 +155,7 @@ def _expected(file: ManifestFile) -> dict[str, Any]:
     components: dict[str, dict[str, object]] = {
         "windows": {"version": windows_version(file)},
         **{
-            f"artifact/{name}": {"sha256": [one.sha256], "url": [unquote(one.url)]}
+            f"artifact/{name}": {"sha256": [one.sha256], "url": [unquote(one.url)], **_files_of(one)}
             for name, one in inputs.artifacts.items()
         },
         **{f"image/{name}": {"sha256": [digest.removeprefix("sha256:")]} for name, digest in inputs.images.items()},

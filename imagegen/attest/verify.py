@@ -28,6 +28,16 @@ _NO_ATTESTATION = "make it where the key is: `imagegen attest MANIFEST --key FIL
 
 
 @dataclasses.dataclass(frozen=True)
+class RefusedLabel:
+    """A label that tells that a manifest is not about a real image, whoever signed the proof about it."""
+
+    key: str
+    value: str
+    message: str
+    hint: str
+
+
+@dataclasses.dataclass(frozen=True)
 class VerifyRequest:
     """What to verify."""
 
@@ -38,6 +48,8 @@ class VerifyRequest:
     node: Path | None = None
     needs_documents: bool = False
     """Whether it is an error that there is no attestation."""
+    refused: RefusedLabel | None = None
+    """A label that the manifest must not have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +69,8 @@ def verify(request: VerifyRequest) -> Iterator[Check]:
     except InvalidDocument as invalid:
         yield _failed("manifest", invalid.problems)
         return
-    yield _judged("manifest", _manifest_words(file), find_contradictions(file))
+    problems = [*find_contradictions(file), *_find_refused(request, file)]
+    yield _judged("manifest", _manifest_words(file), problems)
     attestation, statement = _check_attestation(request, file)
     yield attestation
     yield _check_sbom(request, file, statement)
@@ -65,6 +78,12 @@ def verify(request: VerifyRequest) -> Iterator[Check]:
         yield _check_lock(request.lock, file)
     if request.node:
         yield _check_node(request.node, file)
+
+
+def _find_refused(request: VerifyRequest, file: ManifestFile) -> Iterator[Problem]:
+    refused = request.refused
+    if refused and file.manifest.labels.get(refused.key) == refused.value:
+        yield Problem(str(request.manifest), 0, f"labels.{refused.key}", refused.message, refused.hint)
 
 
 def _manifest_words(file: ManifestFile) -> str:

@@ -10,7 +10,8 @@ A file has one verdict, and each of its signatures has one. The first that appli
 6. `bad timestamp`: there are timestamps, and none of them is valid.
 7. `expired`: the certificates had expired at the time that counts: the timestamp's, or now if there is none.
 8. `weak digest`: everything else is right, but MD5 or SHA-1 is all that protects the file.
-9. `valid`.
+9. `weak certificate`: everything else is right, but the signer's certificate is weaker than the operator allows.
+10. `valid`.
 
 The verdict on a file is that of its first signature, which is the only one that Windows judges. There is one
 exception: files are signed twice for the sake of old Windows, first with SHA-1 and then, nested, with SHA-256. If the
@@ -38,6 +39,7 @@ class Verdict(enum.StrEnum):
     BAD_TIMESTAMP = "bad timestamp"
     EXPIRED = "expired"
     WEAK_DIGEST = "weak digest"
+    WEAK_CERTIFICATE = "weak certificate"
 
 
 # From the most severe to the least.
@@ -50,6 +52,7 @@ SEVERITY: Final = (
     Verdict.BAD_TIMESTAMP,
     Verdict.EXPIRED,
     Verdict.WEAK_DIGEST,
+    Verdict.WEAK_CERTIFICATE,
     Verdict.VALID,
 )
 
@@ -269,6 +272,24 @@ class RevocationList:
 
 
 @dataclasses.dataclass(frozen=True)
+class SignerStrength:
+    """How strong the certificates of signers must be. Those of CAs and of timestamps are older, and not compared."""
+
+    least_rsa_bits: int | None = None
+    sha1_certificates: bool = True
+    """Whether the issuer may have signed the certificate with SHA-1."""
+
+    def find_fault(self, signer: Certificate) -> str:
+        """Why a certificate is too weak; empty if it is not."""
+        kind, _, bits = signer.key.partition(" ")
+        if self.least_rsa_bits and kind == "RSA" and int(bits) < self.least_rsa_bits:
+            return f'"{signer.subject.short}" has an RSA key of {bits} bits, but {self.least_rsa_bits} are required'
+        if not self.sha1_certificates and signer.digest in ("sha1", "md5", "md2"):
+            return f'the certificate of "{signer.subject.short}" is signed with SHA-1 or weaker'
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Trust:
     """What is trusted, and when: everything that a verdict depends on besides the file. `load_trust` makes it."""
 
@@ -278,6 +299,7 @@ class Trust:
     revocation_lists: tuple[RevocationList, ...] = dataclasses.field(default=(), repr=False)
     # Where the roots come from, with the date of the list, for people.
     source: str = ""
+    strength: SignerStrength = dataclasses.field(default_factory=SignerStrength)
 
     @property
     def has_own_roots(self) -> bool:

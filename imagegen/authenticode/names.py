@@ -42,6 +42,8 @@ _OTHER_SPELLINGS: Final = {
     "DOMAINCOMPONENT": "DC",
 }
 _OID: Final = re.compile(r"(?:OID\.)?([0-2](?:\.(?:0|[1-9][0-9]{0,38})){1,30})", re.IGNORECASE)
+# Other programs write names with these.
+_OTHER_SEPARATOR: Final = re.compile(r"\s*([;+])\s*[A-Za-z0-9.]+\s*=")
 _ATTRIBUTE: Final = re.compile(r'\s*([A-Za-z0-9.]+)\s*=\s*(?:"((?:[^"]|"")*)"|([^",]*))\s*(,|$)')
 # The forms of OpenSSL: /C=US/O=Example/CN=Example Inc, and C=US, O=Example\, Inc.
 _SLASH: Final = re.compile("/(?=[A-Za-z0-9.]+=)")
@@ -77,6 +79,11 @@ def parse_name(text: str) -> tuple[tuple[str, str], ...]:
                 raise ValueError(f'"{text}" is in the form of OpenSSL: write {meant}')
             raise ValueError(f'"{text[position:].strip()}" is not of the form CN=…, O="…"')
         quoted, plain = found[2], found[3]
+        if plain and (separated := _OTHER_SEPARATOR.search(plain)):
+            raise ValueError(
+                f'"{found[0].strip()}" has "{separated[1]}" between attributes: write "," in its place, '
+                f'or {found[1]}="{plain.strip()}" if it is part of the value'
+            )
         value = quoted.replace('""', '"') if quoted is not None else plain.strip()
         kind = parse_type(found[1])
         if not value:

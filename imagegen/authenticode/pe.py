@@ -17,7 +17,6 @@ from imagegen.authenticode.subject import Subject, file_size, hash_ranges, read_
 from imagegen.lines import counted
 
 LARGEST_TABLE: Final = 16 * 1024 * 1024
-_MOST_ENTRIES: Final = 16
 _DOS_HEADER: Final = 64
 _FILE_HEADER: Final = 24
 _SECTION_HEADER: Final = 40
@@ -63,26 +62,25 @@ class PortableExecutable(Subject):
         self._table, self._table_size = struct.unpack_from("<II", optional, entry_at)
 
     def read_signature(self) -> None:
-        """Read the certificate table. Windows judges its first signature; those that follow must at least be some."""
+        """Read the certificate table. Windows judges its first entry, and nothing signs the bytes of any other."""
         if not self._table and not self._table_size:
             return
         self._check_table()
         table = read_exactly(self.file, self._table, self._table_size, "the certificate table")
-        position = 0
-        found: list[bytes] = []
-        while position < len(table):
-            if len(table) - position < _ENTRY or len(found) == _MOST_ENTRIES:
-                raise MalformedData("the certificate table does not end with a signature")
-            length, revision, kind = struct.unpack_from("<IHH", table, position)
-            if not _ENTRY < length <= len(table) - position:
-                raise MalformedData(f"an entry of the certificate table has {length} bytes")
-            if revision not in _REVISIONS or kind != _PKCS_SIGNED_DATA:
-                raise MalformedData("an entry of the certificate table is not a signature")
-            found.append(_without_padding(table[position + _ENTRY : position + length]))
-            position += length + -length % _ENTRY
-        if position != len(table):
+        if len(table) < _ENTRY:
+            raise MalformedData("the certificate table does not end with a signature")
+        length, revision, kind = struct.unpack_from("<IHH", table)
+        if not _ENTRY < length <= len(table):
+            raise MalformedData(f"an entry of the certificate table has {length} bytes")
+        if revision not in _REVISIONS or kind != _PKCS_SIGNED_DATA:
+            raise MalformedData("an entry of the certificate table is not a signature")
+        end = length + -length % _ENTRY
+        if end > len(table):
             raise MalformedData("the certificate table is too short for its last entry")
-        self.signature = found[0]
+        if end < len(table):
+            rest = counted(len(table) - end, "byte")
+            raise MalformedData(f"the first entry of the certificate table is followed by {rest}: only one is allowed")
+        self.signature = _without_padding(table[_ENTRY:length])
 
     def _check_table(self) -> None:
         end = self._table + self._table_size

@@ -92,6 +92,20 @@ def is_about(given: RevocationList, chain: Sequence[Certificate]) -> bool:
     return any(given.issuer == ca.subject.encoded and _is_issued_by(given.der, ca) for ca in chain[1:])
 
 
+def find_forged(given: RevocationList, chain: Sequence[Certificate]) -> Certificate | None:
+    """The CA of the chain that the CRL names as its issuer, but whose key did not sign it."""
+    found = _parsed(given.der)
+    # A list that revokes nothing is false.
+    extensions = () if found is None else found.extensions
+    key_ids = [one.value.key_identifier for one in extensions if isinstance(one.value, x509.AuthorityKeyIdentifier)]
+    for ca in chain[1:]:
+        # A CA can have several keys. A CRL names the one that signs it.
+        other_key = key_ids and ca.extensions.subject_key_id not in (None, *key_ids)
+        if given.issuer == ca.subject.encoded and not other_key and not _is_issued_by(given.der, ca):
+            return ca
+    return None
+
+
 @functools.lru_cache(maxsize=256)
 def _is_issued_by(der: bytes, issuer: Certificate) -> bool:
     usage = issuer.extensions.key_usage
@@ -107,7 +121,7 @@ def _is_issued_by(der: bytes, issuer: Certificate) -> bool:
 
 def _find(der: bytes, serial: int) -> Revocation | None:
     found = _parsed(der)
-    row = found.get_revoked_certificate_by_serial_number(serial) if found else None
+    row = None if found is None else found.get_revoked_certificate_by_serial_number(serial)
     if row is None:
         return None
     since, reason = row.revocation_date_utc, "unspecified"

@@ -62,7 +62,8 @@ def _judge(data: SignedData, subject: Subject, trust: Trust, *, is_nested: bool)
         return Signature(verdict, reason, file_digest, data.signer.digest, is_nested, signer, chain, None)
     timestamp = find_timestamp(data.signer, data.certificates, trust)
     chain_found = _find_chain(signer, data, timestamp, trust)
-    verdict, reason = _verdict(signer, chain_found, timestamp, {file_digest, data.signer.digest})
+    weakness = trust.strength.find_fault(signer)
+    verdict, reason = _verdict(signer, chain_found, timestamp, {file_digest, data.signer.digest}, weakness)
     name, url = read_program(data.signer.signed.get(OPUS_INFO, ()))
     return Signature(
         verdict=verdict,
@@ -94,7 +95,9 @@ def _ends_with_certificate(signer: Certificate) -> bool:
     return LIFETIME_SIGNING in (signer.extensions.extended_usage or ())
 
 
-def _verdict(signer: Certificate, chain: Chain, timestamp: Timestamp | None, digests: set[str]) -> tuple[Verdict, str]:
+def _verdict(
+    signer: Certificate, chain: Chain, timestamp: Timestamp | None, digests: set[str], weakness: str
+) -> tuple[Verdict, str]:
     """The most severe of what was found, and why."""
     weak = " and ".join(map(digest_label, sorted(digests & WEAK_DIGESTS)))
     found = {chain.verdict: chain.reason}
@@ -105,6 +108,8 @@ def _verdict(signer: Certificate, chain: Chain, timestamp: Timestamp | None, dig
         found[Verdict.BAD_TIMESTAMP] = f"the timestamp{by} is not valid: {timestamp.reason}"
     if weak:
         found[Verdict.WEAK_DIGEST] = f"only {weak} protects the file"
+    if weakness:
+        found[Verdict.WEAK_CERTIFICATE] = weakness
     verdict = min(found, key=SEVERITY.index)
     if verdict is Verdict.VALID:
         return verdict, f'signed by "{signer.subject.short}", {_stamped(timestamp)}'

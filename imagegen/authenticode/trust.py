@@ -12,7 +12,7 @@ from typing import Final
 
 from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.model import OWN_ROOTS, Certificate, Trust, TrustedRoot
+from imagegen.authenticode.model import OWN_ROOTS, Certificate, SignerStrength, Trust, TrustedRoot
 from imagegen.authenticode.revocation import read_revocation_lists
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.usages import TIME_STAMPING
@@ -29,6 +29,7 @@ def load_trust(
     intermediates: Iterable[bytes] = (),
     crls: Iterable[bytes] = (),
     public_roots: bool | None = None,
+    strength: SignerStrength | None = None,
 ) -> Trust:
     """What to trust at the time `now`. `roots`, `intermediates` and `crls` are the contents of PEM or DER files.
 
@@ -48,6 +49,7 @@ def load_trust(
         intermediates=tuple(certificate for data in intermediates for certificate in _read(data)),
         revocation_lists=tuple(found for data in crls for found in read_revocation_lists(data)),
         source=" and ".join(filter(None, names)),
+        strength=strength or SignerStrength(),
     )
 
 

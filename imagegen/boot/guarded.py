@@ -6,23 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from imagegen.boot.facts import Access
+from imagegen.resources.accounts import TRUSTED
 
 _READ: Final = frozenset({"Read", "ReadAndExecute"})
-_MODIFY: Final = _READ | {"Write", "Modify"}
+_CREATE: Final = _READ | {"CreateFiles, AppendData"}
 _NONE: Final = frozenset[str]()
 _TOKENS: Final = "B9"
 _CONTAINERD_LOG: Final = "N2"
 _DEBUG: Final = "B7"
-# SYSTEM, the administrators, the service of Windows that installs updates, and CREATOR OWNER. The last one stands for
-# whoever makes a file, and in a closed folder only the others of this list can.
-TRUSTED: Final = frozenset(
-    {
-        "S-1-5-18",
-        "S-1-5-32-544",
-        "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464",
-        "S-1-3-0",
-    }
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +38,7 @@ class Guarded:
 _LAYOUT: Final = (
     ("etc_kubernetes", "", _NONE, ""),
     ("kubelet", "", _NONE, ""),
-    ("kubelet", r"\pods", _MODIFY, ""),
+    ("kubelet", r"\pods", _CREATE, ""),
     ("kubelet_logs", "", _NONE, ""),
     ("csi_proxy_logs", "", _NONE, ""),
     ("flannel_logs", "", _NONE, ""),
@@ -56,9 +47,13 @@ _LAYOUT: Final = (
     ("hybrid_overlay_logs", "", _NONE, ""),
     ("kube_proxy_logs", "", _NONE, ""),
     ("wins", "", _NONE, ""),
+    ("cni_bin", "", _NONE, ""),
+    ("cni_config", "", _NONE, ""),
+    ("flannel", "", _NONE, ""),
     ("kubernetes", "", _NONE, ""),
     ("containerd", "", _READ, ""),
-    ("containerd_data", "", _NONE, _CONTAINERD_LOG),
+    ("containerd_data", "", _NONE, ""),
+    ("containerd_logs", "", _NONE, _CONTAINERD_LOG),
     ("docker", "", _READ, ""),
     ("docker_data", "", _NONE, ""),
     ("cri_dockerd", "", _READ, ""),
@@ -69,6 +64,10 @@ _LAYOUT: Final = (
 )
 # User data writes secrets to these, and may make other folders beside them.
 _OF_USER_DATA: Final = ("run_kubeadm", "run_cluster_api")
+# Folders at the top of the drive. Who can change one of them can replace what is in it, and containerd and kubelet run
+# programs from there as SYSTEM.
+_TOP: Final = tuple(rf"C:\{name}" for name in ("etc", "opt", "run", "usr", "var"))
+_OF_WINDOWS: Final = (r"c:\program files", r"c:\program files (x86)", r"c:\programdata")
 # OpenSSH's own folder: everybody may read its configuration and its public keys.
 _SSH: Final = r"C:\ProgramData\ssh"
 _SSH_SECRETS: Final = (
@@ -86,9 +85,12 @@ _ELSEWHERE: Final = (
 def list_guarded(layout: Mapping[str, str]) -> tuple[Guarded, ...]:
     """The guarded folders of an image with this layout. For a path the longest one that contains it decides."""
     folders = dict.fromkeys(ntpath.dirname(layout[name]) for name in _OF_USER_DATA)
+    above_programs = "\\".join(layout["kubernetes"].split("\\")[:2])
+    top = [above_programs] if above_programs.lower() not in _OF_WINDOWS else []
     return (
         *(Guarded(layout[name] + inside, rights, row) for name, inside, rights, row in _LAYOUT),
         *(Guarded(folder, _NONE, _TOKENS, only_inside=True) for folder in folders),
+        *(Guarded(folder, _NONE) for folder in (*_TOP, *top)),
         *_ELSEWHERE,
     )
 

@@ -52,7 +52,7 @@ class ResourceEvent:
 
 @dataclasses.dataclass(frozen=True)
 class ReportEvent:
-    """The machine has type_name its report."""
+    """The machine has written its report."""
 
     path: str
     sha256: str

@@ -62,10 +62,14 @@ class BuildFolder:
         """The journals of the runs of this config."""
         return self.root.parent / "journal"
 
+    def report(self, run_id: str) -> Path:
+        """The report of the machine of a run. The file has the run's name, so that it is taken for no other image's."""
+        return self.root / "reports" / f"{run_id}.json"
+
     @property
-    def report(self) -> Path:
-        """The guest's report."""
-        return self.root / "report.json"
+    def verdict_pipe(self) -> Path:
+        """The named pipe on which Packer waits for the verdict on the report."""
+        return self.root / "verdict.pipe"
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:

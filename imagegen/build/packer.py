@@ -21,6 +21,7 @@ from imagegen.build.process import ProgramRunner, ProgramStreamer
 from imagegen.build.progress import Display
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
+from imagegen.build.verdict import VerdictPipe
 from imagegen.console import Console
 from imagegen.errors import BuildError, RefusedError, ToolError
 
@@ -49,6 +50,10 @@ _ABORTED = re.compile(
 _FAILED_STEP = re.compile(r'Step "(?P<step>\w+)" failed')
 _ARTIFACTS: Final = "==> Builds finished. The artifacts of successful builds are:"
 _SUMMARY = re.compile(r"--> [A-Za-z0-9_.-]+: (?P<text>.*)")
+_REJECTED_HINT: Final = (
+    "run the same command again; if the report is rejected again, something changes the machine during the build: "
+    "the report is in the folder `reports` beside the log"
+)
 # What PACKER_LOG=1 makes Packer and its plugins write to standard error.
 _DEBUG_LINE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d ")
 
@@ -137,8 +142,14 @@ class BuildOutput:
         """
         return self._ids[0] if self._ids else self._summary or ""
 
-    def failure(self, log: Path, why: str = "", hint: str = "") -> PackerError:
-        """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log."""
+    def failure(self, log: Path, why: str = "", hint: str = "", rejection: str | None = None) -> BuildError:
+        """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log.
+
+        `rejection` is why the report was rejected. Then Packer's own error says only that it was told so.
+        """
+        if rejection:
+            ends = [*([line] if (line := self._guest_logs.line) else []), f"the full log: {log}"]
+            return BuildError(f"no image was made: {rejection}", details=ends, hint=hint or _REJECTED_HINT)
         if not why and self.crashed:
             why = "its plugin crashed"
         elif not why and any(_DISCONNECTED in error for error in self._errors):
@@ -229,6 +240,7 @@ _VALIDATE_TIMEOUT_S: Final = 300
 # to 107 characters, of which its own name has 24.
 _NOT_STARTED: Final = "plugin exited before we could connect"
 _LONGEST_TMPDIR: Final = 80
+# The user may take any time to answer a question.
 _A_YEAR_S: Final = 365.0 * 24 * 3600
 # A cloud takes minutes to delete a machine, and Packer prints nothing meanwhile.
 CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
@@ -295,6 +307,7 @@ def build_tree(
     timeout_s: float,
     cloud: CloudSide = CloudSide(),
     on_error: OnError = OnError(),
+    verdict: VerdictPipe | None = None,
     stream: ProgramStreamer = process.stream,
 ) -> str:
     """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
@@ -313,31 +326,38 @@ def build_tree(
                 [tools.packer, "build", *flags],
                 environ=environment.build_environment(environ, tools.environment, variables, names),
                 cwd=tree,
-                # The user may take any time to answer a question.
                 timeout=_A_YEAR_S if ask else timeout_s,
                 on_line=output.add_line,
                 on_error_line=output.add_error_line,
+                **({"watch": verdict.answer} if verdict else {}),
                 grace=CLEAN_UP,
                 orphan=Orphan(CLEAN_UP, str(log), secrets),
                 terminal=terminal,
             )
         except KeyboardInterrupt:
-            if not output.cleaned_up:
-                for line in (*_leftovers_hint(output, tree, cloud).splitlines(), f"the full log: {log}"):
-                    display.warn(line)
+            for line in _leftovers_lines(output, tree, cloud, log):
+                display.warn(line)
             raise
         except TimeoutError as overdue:
-            hint = "" if output.cleaned_up else _leftovers_hint(output, tree, cloud)
-            raise output.failure(log, str(overdue), hint) from overdue
+            raise output.failure(log, str(overdue), _leftovers_hint(output, tree, cloud)) from overdue
     if code != 0 or output.culprit is not None:
-        raise output.failure(log, hint=_leftovers_hint(output, tree, cloud) if output.aborted or output.crashed else "")
+        hint = _leftovers_hint(output, tree, cloud) if output.aborted or output.crashed else ""
+        raise output.failure(log, "", hint, verdict.rejection if verdict else None)
     if not output.artifact:
         raise output.failure(log, "it ended with code 0 but made no artifact")
     return output.artifact
 
 
+def _leftovers_lines(output: BuildOutput, tree: Path, cloud: CloudSide, log: Path) -> list[str]:
+    """What to warn of after an interrupt; empty where Packer cleaned up."""
+    hint = _leftovers_hint(output, tree, cloud)
+    return [*hint.splitlines(), f"the full log: {log}"] if hint else []
+
+
 def _leftovers_hint(output: BuildOutput, tree: Path, cloud: CloudSide) -> str:
-    """The hint for a build that was not cleaned up: what Packer named and did not delete, and what to do."""
+    """What Packer named and did not delete, and what to do. Empty where it cleaned up after an interrupt."""
+    if output.cleaned_up:
+        return ""
     named = ", ".join(output.traced)
     problem = f"Packer did not delete {named}" if named else "Packer did not report whether it deleted everything"
     return "\n".join([f"{problem} (built from {tree})", *([cloud.advice] if cloud.advice else [])])

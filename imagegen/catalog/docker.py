@@ -21,7 +21,7 @@ class Engine:
     least_api: str
     """Its oldest version, if daemon.json does not lower it."""
     newer: bool
-    """Whether the version is newer than every row: nobody has checked its API."""
+    """Whether its minor is newer than the catalogue: nobody has checked its API."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +41,8 @@ def find_engine(version: str) -> Engine | None:
     if line is None or (line == newest and numbers(version)[0] != numbers(newest)[0]):
         return None
     row = rows[line]
-    # Only the patches of the newest minor are known to be like it.
-    newer = line == newest and numbers(minor(version)) > numbers(newest)
+    # A minor without a row has the API of the row before it, up to the newest minor that the source lists.
+    newer = numbers(minor(version)) > numbers(table("docker")["newest"])
     return Engine(line, row["api"], row["least_api"], newer)
 
 

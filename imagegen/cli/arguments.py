@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 import click
 
@@ -18,7 +17,7 @@ from imagegen import loading, locking, pipeline
 from imagegen.artifacts.lock import Lock, read_lock
 from imagegen.build.packer import OnError
 from imagegen.cli.messages import messages
-from imagegen.cli.options import load_config, parse_labels, today
+from imagegen.cli.options import REHEARSAL_LABEL, load_config, parse_labels, today
 from imagegen.cli.output import error_text, print_as, print_manifest
 from imagegen.console import Console, make_console
 from imagegen.errors import ConfigError, ImagegenError, ToolError
@@ -29,8 +28,6 @@ from imagegen.manifest.model import ImageManifest
 from imagegen.pipeline import PreparedTarget
 from imagegen.plan.resolve import Decision
 from imagegen.providers import RunFacts
-
-_MARK: Final = "rehearsal"
 
 
 def prepare_targets(loaded: Loaded, target: str | None) -> list[PreparedTarget]:
@@ -112,7 +109,11 @@ def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) 
     """The lock: beside the config unless another one is given. The lock of a rehearsal is only for rehearsals."""
     file = lock_file or default_lock(config)
     lock = read_lock(file)
-    if lock is not None and lock.labels.get(_MARK) == "true" and parse_labels(labels).get(_MARK) != "true":
+    if (
+        lock is not None
+        and lock.labels.get(REHEARSAL_LABEL) == "true"
+        and parse_labels(labels).get(REHEARSAL_LABEL) != "true"
+    ):
         raise ConfigError(
             f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins",
             hint=f"give another lock with --lock, or delete this one and run `{lock_command(config, file)}`",
@@ -177,10 +178,10 @@ def rehearse_build(
     boot: bool,
 ) -> ImageManifest:
     """Rehearse the build of one target."""
-    if _MARK in parse_labels(labels):
+    if REHEARSAL_LABEL in parse_labels(labels):
         raise ConfigError(
-            f"--label {_MARK}=… cannot be set together with --rehearse",
-            hint="leave it out: every rehearsal is labelled rehearsal=true",
+            f"--label {REHEARSAL_LABEL}=… cannot be set together with --rehearse",
+            hint=f"leave it out: every rehearsal is labelled {REHEARSAL_LABEL}=true",
         )
     manifest: ImageManifest = import_rehearsal().rehearse_build(
         *(request, target),

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -20,6 +21,10 @@ def _check_folder(_context: click.Context, _option: click.Parameter, folder: Pat
     # Packer writes below this folder, and expects its name in UTF-8.
     check_name(folder.absolute())
     return folder
+
+
+# Each rehearsal has this label, with the value "true".
+REHEARSAL_LABEL: Final = "rehearsal"
 
 
 def parse_labels(words: Iterable[str]) -> dict[str, str]:
@@ -47,7 +52,7 @@ SET = click.option(
     "sets",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Replace one value of the config: --set kubernetes.version=1.36.3; may be repeated. The plan records it.",
+    help="Replace one value of the config: --set kubernetes.version=1.35.8; may be repeated. The plan records it.",
 )
 LOCK = click.option(
     "--lock",

@@ -97,6 +97,7 @@ def _manifest_lines(manifest: ImageManifest) -> list[str]:
         lines.append("  not built")
     report = _report_line(manifest.report) if manifest.report else f"no report: {manifest.report_missing}"
     lines.append(f"  guest      {report}")
+    lines += [f"  open       {folder}" for folder in _open_folders(manifest.report or {"resources": []})]
     for key, note in sorted(manifest.notes.items()):
         lines.append(f"  {key}")
         lines += _note_lines(note)
@@ -113,6 +114,13 @@ def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/gue
         there = signatures.count("machine")
         verdict += f"; {counted(len(signatures), 'signature')}, {there} checked on the machine too"
     return f"{counted(len(resources), 'resource')}, {changed} changed by the build, {verdict}"
+
+
+def _open_folders(report: Any) -> Iterator[str]:  # noqa: ANN401 - as above
+    """The folders that every account of a node may change, each with the reason."""
+    for item in report["resources"]:
+        if item.get("kind") == "directory" and (reason := (item.get("facts") or {}).get("open")):
+            yield f"{item['id'].partition(':')[2]}: {reason}"
 
 
 def _short(value: object) -> str:

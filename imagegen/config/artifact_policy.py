@@ -162,6 +162,16 @@ class Signatures(Strict):
         "Empty: revocation is not checked.",
         examples=[["https://artifacts.example.com/signing.crl"]],
     )
+    least_rsa_bits: Annotated[int, pydantic.Field(ge=1024, le=16384)] | None = pydantic.Field(
+        default=None,
+        description="The least size of a signer's RSA key, in bits. Default: 1024, as for Windows.",
+        examples=[3072],
+    )
+    sha1_certificates: bool = pydantic.Field(
+        default=True,
+        description="Accept signers whose certificates are signed with SHA-1, as old public ones are.",
+        examples=[False],
+    )
     msi_contents: bool = pydantic.Field(
         default=False,
         description="Check the signatures of the files inside MSI packages too. Default: the signature of a package "
@@ -254,6 +264,13 @@ class ArtifactPolicy(Strict):
     )
     credentials: list[ArtifactCredentials] = pydantic.Field(
         default=[], description="The hosts whose downloads need credentials."
+    )
+    ca: Annotated[list[RelativePath], pydantic.BeforeValidator(_check_is_list)] = pydantic.Field(
+        default=[],
+        description="PEM or DER files in the folder of the config with the root certificates of your own authorities: "
+        "imagegen trusts them for its downloads, beside the public ones. The machine trusts them if it downloads from "
+        "a host that needs them.",
+        examples=[["roots/example-ca.pem"]],
     )
     require_sha256: bool = pydantic.Field(
         default=False,

@@ -221,6 +221,12 @@ class ImageConfig(Strict):
         "the pod network replaces kube-proxy.",
         examples=["none"],
     )
+    kube_proxy_health_checks: bool = pydantic.Field(
+        default=False,
+        description="Open the ports at which load balancers ask kube-proxy about the node: TCP 10256, and the node "
+        "ports, for services with `externalTrafficPolicy: Local`. With `kube_proxy: service` they are always open.",
+        examples=[True],
+    )
     cloudbase_init: CloudbaseInit = pydantic.Field(
         description="cloudbase-init, which sets up the machine at its first boot.",
         default_factory=CloudbaseInit.model_construct,
@@ -249,7 +255,8 @@ class ImageConfig(Strict):
     executables: list[Executable] = pydantic.Field(default=[], description="Programs of your own.")
     debug_tools: bool = pydantic.Field(
         default=False,
-        description="Put Microsoft's scripts for network problems of Windows nodes into C:\\k\\debug. Default: none.",
+        description="Put scripts for problems of Windows nodes into C:\\k\\debug: Microsoft's for the network, and "
+        "sig-windows' checks of a node. Default: none.",
         examples=[True],
     )
     scripts: list[AskedScript] = pydantic.Field(
@@ -333,6 +340,10 @@ class ImageConfig(Strict):
         at: YamlPath = ("artifacts", "signatures")
         named = {(*at, "crls", index): crl for index, crl in enumerate(policy.crls) if not is_url(crl)}
         return {(*at, "roots"): policy.roots, **named} if policy.roots else named
+
+    def ca_files(self) -> dict[YamlPath, str]:
+        """The files beside the config with the authorities of downloads, by the path of their key."""
+        return {("artifacts", "ca", index): file for index, file in enumerate(self.artifacts.ca)}
 
 
 class ConfigFile(ImageConfig):

@@ -25,9 +25,12 @@ from imagegen.resources.model import PastedSha256, Strict
 
 if TYPE_CHECKING:
     CniPlugin = str
+    FixSet = str
 else:
     CniPlugin = Literal[*table("cni")["plugins"]]
+    FixSet = Literal[*table("windows")["fix_sets"]]
 
+_SETS = "; ".join(f"`{name}`: {row['title']}" for name, row in table("windows")["fix_sets"].items())
 FlagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,60}$")]
 GateName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]{1,80}$")]
 
@@ -35,8 +38,12 @@ GateName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]
 class Updates(Strict):
     """Windows updates to install during the build."""
 
-    categories: list[Literal["critical", "security", "rollups", "definitions", "feature-packs"]] = pydantic.Field(
-        default=[], description="Install every update of these categories.", examples=[["critical", "security"]]
+    categories: list[Literal["critical", "security", "rollups", "updates", "definitions", "feature-packs"]] = (
+        pydantic.Field(
+            default=[],
+            description="Install every update of these categories. `definitions`: also Defender's own updates.",
+            examples=[["critical", "security"]],
+        )
     )
     kbs: list[Kb] = pydantic.Field(
         default=[], description="Install these updates, whatever their category.", examples=[["KB5066782"]]
@@ -77,6 +84,25 @@ class Windows(Strict):
         description="`tools`: the management commands; `isolation`: also the hypervisor, for Hyper-V isolated pods.",
         examples=["isolation"],
     )
+    page_file_mb: int | None = pydantic.Field(
+        default=None,
+        description="A page file of this fixed size on drive C, in MB. Default: as the base image has it.",
+        ge=512,
+        le=65536,
+        examples=[8096],
+    )
+    disable_weak_tls: bool = pydantic.Field(
+        default=False,
+        description="Disable TLS 1.0 and 1.1, RC4 and Triple DES in Windows' own TLS (Schannel), which WinRM, .NET and "
+        "PowerShell use. kubelet and containerd have their own.",
+        examples=[True],
+    )
+    fixes: list[FixSet] = pydantic.Field(
+        default=[],
+        description="Sets of more fixes that Windows ships disabled. They change HNS and the virtual switch: test them "
+        f"with your network plugin first. {_SETS}.",
+        examples=[[*table("windows")["fix_sets"]]],
+    )
     container_images: list[ImageRef] = pydantic.Field(
         default=[],
         description="Container base images to pull onto the image. Each must match the Windows release.",
@@ -109,7 +135,7 @@ class ImageTarball(Strict):
 class Kubernetes(Strict):
     """The node components."""
 
-    version: Version = pydantic.Field(description='The Kubernetes version, in quotes: "1.36.2".', examples=["1.36.2"])
+    version: Version = pydantic.Field(description='The Kubernetes version, in quotes: "1.36.4".', examples=["1.36.4"])
     install_path: PlainFolder = pydantic.Field(
         default="C:\\k",
         description="The folder of kubelet, kubeadm, kubectl and crictl. Its path has no spaces.",

@@ -4,17 +4,19 @@ The model checks each answer by itself. The rules check the whole config.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import pydantic
 
+from imagegen.catalog.facts import minor
 from imagegen.config.model import ImageConfig
 from imagegen.config.reference import flow
 from imagegen.config.schema import MODELINE
 from imagegen.documents.problems import model_problems
 from imagegen.documents.yaml import Document, YamlPath, dotted
-from imagegen.providers.questions import all_questions
+from imagegen.providers.questions import all_questions, find_additions
 
 _PATHS: Mapping[str, YamlPath] = {
     "name": ("name",),
@@ -45,6 +47,8 @@ class Answers:
     allowed_cidrs: tuple[str, ...]
     clouds: Mapping[str, Mapping[str, str]]
     """The answers to the questions of each cloud."""
+    additions: tuple[str, ...] = ()
+    """The names of what else the image has."""
     allow_eol: bool = False
 
 
@@ -74,12 +78,25 @@ def starter_text(answers: Answers, *, modeline: bool) -> str:
         "# `imagegen schema --format yaml` prints every key of a config. `imagegen explain` shows where each value of",
         "# this config comes from.",
         *([_ENDED] if answers.allow_eol else []),
-        _NODE.format(**{key: flow(getattr(answers, key)) for key in ("name", "release", "kubernetes", "containerd")}),
+        _NODE.format(
+            **{key: flow(getattr(answers, key)) for key in ("name", "release", "kubernetes", "containerd")},
+            additions=_additions_text(answers),
+        ),
     ]
     for cloud, questions in clouds.items():
         values = {name: flow(answer) for name, answer in answers.clouds[cloud].items()}
         parts.append(questions.text.format(cidrs=flow(list(answers.allowed_cidrs)), **values))
     return "\n".join(parts)
+
+
+def _additions_text(answers: Answers) -> str:
+    offered = find_additions(answers.clouds)
+    chosen = [one for name, one in offered.items() if name in answers.additions]
+    text = ""
+    for section, additions in itertools.groupby(chosen, key=lambda one: one.section):
+        lines = "".join(one.text.format(minor=minor(answers.kubernetes)) for one in additions)
+        text += f"{section}\n{lines}\n"
+    return text
 
 
 _ENDED = """\
@@ -104,7 +121,7 @@ runtime:
   containerd:
     version: {containerd}
 
-# Your own signed or mirrored artifacts. `imagegen catalog overrides` lists the names:
+{additions}# Your own signed or mirrored artifacts. `imagegen catalog overrides` lists the names:
 # overrides:
 #   containerd_url: https://artifacts.example.com/containerd.tar.gz
 

@@ -35,6 +35,13 @@ class RecordedSignature(Strict):
     timestamp: str | None = None
 
 
+class RecordedFile(Strict):
+    """A file on the disk of the image. Its size is that which the machine reported."""
+
+    sha256: Sha256
+    size: int | None = None
+
+
 class RecordedArtifact(Strict):
     """An artifact that the image was made of."""
 
@@ -45,6 +52,9 @@ class RecordedArtifact(Strict):
     """The public URL of the release that it is. None if that is `url`, or if an older imagegen recorded it."""
     signed: dict[str, RecordedSignature] = {}
     """The signatures by the file of the archive that has one; empty for the artifact itself."""
+    files: dict[str, RecordedFile] = {}
+    """The files that the image has of it, by their paths there. Those of a package are not known, and an older imagegen
+    recorded none."""
 
 
 class Inputs(Strict):
@@ -60,6 +70,8 @@ class Inputs(Strict):
     images: dict[str, ImageDigest] = {}
     """The digests of the container images, by their names."""
     stated: Json = {}
+    first_boot: list[str] | None = None
+    """The ids of the resources that a node may change after its first boot. None if an older imagegen recorded it."""
     lock_sha256: Sha256 | None = None
     """Of the bytes of the lock. None if an older imagegen recorded the image."""
 
@@ -142,12 +154,22 @@ class ImageManifest(Strict):
             raise ValueError("a manifest must have either the machine's report or the reason why it is missing")
         return self
 
+    def is_of(self, id_: str) -> bool:
+        """Whether it is the manifest of the image with this id in its cloud."""
+        # A cloud may write an id in capitals another time.
+        return self.built is not None and self.built.id.lower() == id_.lower()
+
 
 def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:
-    """The old manifest with what a later run for the same image adds."""
+    """The old manifest with what a later run for the same image adds.
+
+    Of two images with one identity, the later one replaces the earlier one, with its report and its regions. But a
+    record with a report is not replaced by one without.
+    """
     _reject_conflict(old, new)
-    rebuilt = new.built is not None and (old.built is None or old.built.id != new.built.id)
-    making = new if rebuilt else old
+    if old.built is not None and new.built is not None and not old.is_of(new.built.id):
+        return old if old.report is not None and new.report is None else new
+    making = new if old.built is None and new.built is not None else old
     report = new.report if new.report is not None else old.report
     return ImageManifest(
         name=old.name,

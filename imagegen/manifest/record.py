@@ -1,16 +1,17 @@
 """Makes the manifest of an image from the results of a run, and decides whether the image may be published.
 
-The report of an image's machine is judged once. The verdict is a tag of the image, so that runs on other machines can
-read it. The tag may be missing, because a run was killed or had no permission to write it. Then the report decides if
-it is on this machine, and otherwise the manifest in the store. An image without any verdict is not published.
+The report of an image's machine is judged before Packer captures the machine: a rejected report makes no image. The
+verdict is a tag of the image, so that runs on other machines can read it. The tag may be missing, because a run was
+killed, had no permission to write it, or used Packer without imagegen. Then the report of the image's own run decides
+if it is on this machine, and otherwise the manifest in the store. An image without any verdict is not used.
 """
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 import pydantic
 
@@ -21,37 +22,43 @@ from imagegen.build.folders import BuildFolder
 from imagegen.build.toolchain import Toolchain
 from imagegen.console import Console
 from imagegen.errors import BuildError, ConfigError, ImagegenError, RefusedError
-from imagegen.files import read_file, write_file
+from imagegen.files import read_file
 from imagegen.manifest.model import (
     ImageManifest,
     Inputs,
     Json,
     Plugin,
     RecordedArtifact,
+    RecordedFile,
     RecordedImage,
     RecordedPublish,
     RecordedSignature,
     Tools,
 )
-from imagegen.manifest.report import GuestReport
+from imagegen.manifest.report import GuestReport, reported_sizes
 from imagegen.manifest.store import LocalStore
 from imagegen.plan.model import BuildPlan
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import provider
-from imagegen.providers.tags import ACCEPTED, REJECTED
+from imagegen.providers.tags import ACCEPTED, REJECTED, run_ids
 from imagegen.render import guest_plan
 from imagegen.resources.release_record import RESOURCE
 
 _LIMIT_BYTES = 32 * 2**20
+# A run id is a tag of the image, and becomes the name of a file.
+_RUN_ID = re.compile(r"[0-9a-z-]{1,100}")
 
 
 def read_report(file: Path, plan: BuildPlan) -> tuple[Json | None, str | None]:
     """The report as JSON, or the reason why there is no valid report of this plan."""
     try:
-        data = json.loads(read_file(file, limit=_LIMIT_BYTES))
+        text = read_file(file, limit=_LIMIT_BYTES)
+        if not text.strip():
+            return None, f"Packer brought no report of the machine: {file} is empty"
+        data = json.loads(text)
         report = GuestReport.model_validate(data)
     except FileNotFoundError:
-        return None, f"there is no {file.name}: another run made the image"
+        return None, f"Packer brought no report of the machine: there is no {file}"
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the whole report"
@@ -66,26 +73,8 @@ def read_report(file: Path, plan: BuildPlan) -> tuple[Json | None, str | None]:
 
 
 def judge_report(file: Path, plan: BuildPlan) -> str | None:
-    """Why the machine's report is rejected; None if it is of this plan and has all its resources.
-
-    A rejection is marked beside the report, so that later runs know it even if this run is killed.
-    """
-    _, why = read_report(file, plan)
-    if why is not None:
-        # The file is empty if no report arrived: its existence is the mark.
-        write_file(rejected_report(file), file.read_bytes() if file.is_file() else b"")
-    return why
-
-
-def forget_reports(file: Path) -> None:
-    """Remove the report and the mark of an earlier build, before a new build begins."""
-    for old in (file, rejected_report(file)):
-        old.unlink(missing_ok=True)
-
-
-def rejected_report(file: Path) -> Path:
-    """The file that marks a rejected report."""
-    return file.with_suffix(".rejected.json")
+    """Why the machine's report is rejected; None if it is of this plan and has all its resources."""
+    return read_report(file, plan)[1]
 
 
 def _differences(report: GuestReport, plan: BuildPlan) -> list[str]:
@@ -115,9 +104,6 @@ def _installed_record(report: GuestReport) -> str:
     return str((found or {}).get("sha256", ""))
 
 
-_REBUILD: Final = "build again with --rebuild; if the report is rejected again, the image is not as planned"
-
-
 @dataclasses.dataclass(frozen=True)
 class PlannedImage:
     """What is known of an image before it is built: its plan, what the plan was made from, where its files go."""
@@ -137,6 +123,11 @@ class PlannedImage:
     def store(self) -> LocalStore:
         """The store that has its manifest."""
         return LocalStore(self.out / "manifests")
+
+    def find_report(self, runs: Sequence[str]) -> Path | None:
+        """The report of the machine that one of these runs built; None if it is not on this machine."""
+        files = (self.folder.report(run) for run in runs if _RUN_ID.fullmatch(run))
+        return next((file for file in files if file.exists()), None)
 
 
 def _digest_of(image: Mapping[str, object]) -> str:
@@ -173,12 +164,27 @@ def record_artifacts(
     return recorded
 
 
+def _with_files(
+    artifacts: Mapping[str, RecordedArtifact], plan: BuildPlan, report: Json | None
+) -> dict[str, RecordedArtifact]:
+    """The artifacts with the files that the image has of them."""
+    sizes = reported_sizes(report) if report else {}
+    files: dict[str, dict[str, RecordedFile]] = {name: {} for name in artifacts}
+    for resource in (resource for phase in plan.image.phases for resource in phase.resources()):
+        for path, sha256 in resource.downloaded.items():
+            files[str(resource.fields["artifact"])][path] = RecordedFile(sha256=sha256, size=sizes.get(sha256))
+    return {name: one.model_copy(update={"files": files[name]}) for name, one in artifacts.items()}
+
+
 def make_manifest(
     image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, build: FinishedBuild | None
 ) -> ImageManifest:
     """The manifest of an image. `build` is None if this run did not build it."""
     plan = image.plan
-    report, missing = read_report(image.folder.report, plan)
+    runs = [run.id] if build else run_ids(built.runs)
+    file = image.find_report(runs)
+    elsewhere = f"run {runs[-1] or 'of an unknown id'} made the image, and its report is not on this machine"
+    report, missing = read_report(file, plan) if file else (None, elsewhere)
     return ImageManifest(
         name=plan.build.name,
         image_id=plan.image_id,
@@ -193,7 +199,7 @@ def make_manifest(
             base=LockedBase(
                 request=dict(image.base_request), identity=dict(plan.image.base), place=dict(plan.build.base_place)
             ),
-            artifacts=dict(image.artifacts),
+            artifacts=_with_files(image.artifacts, plan, report),
             images={
                 str(resource.fields["name"]): _digest_of(resource.fields)
                 for phase in plan.image.phases
@@ -201,6 +207,9 @@ def make_manifest(
                 if resource.kind == "image"
             },
             stated=dict(plan.build.stated),
+            first_boot=sorted(
+                resource.id for phase in plan.image.phases for resource in phase.resources() if resource.until
+            ),
             lock_sha256=image.lock_sha256,
         ),
         versions=dict(plan.image.versions),
@@ -214,6 +223,16 @@ def make_manifest(
     )
 
 
+def warn_of_kept_record(image: PlannedImage, manifest: ImageManifest, console: Console) -> None:
+    """Warn if the store keeps the record of another image, because that one has the report of its machine."""
+    kept = image.store.get(manifest.name, manifest.target, manifest.image_id, manifest.labels)
+    if kept and kept.built and manifest.built and not kept.is_of(manifest.built.id):
+        console.warn(
+            f"the store keeps the manifest of {kept.built.id}: that of {manifest.built.id} has no report, because "
+            f"{manifest.report_missing}"
+        )
+
+
 def _recorded_tools(tools: Toolchain, plan: BuildPlan) -> Tools:
     plugin = provider(plan.image.provider).plugin.name
     return Tools(packer=tools.packer_version, plugin=Plugin(name=plugin, version=tools.plugins[plugin].version))
@@ -221,38 +240,57 @@ def _recorded_tools(tools: Toolchain, plan: BuildPlan) -> Tools:
 
 def accept_built(plan: BuildPlan, built: CloudImage, rejection: str | None, run: RunFacts, console: Console) -> None:
     """Tag the image that this run built. A rejected report is a BuildError with the reason."""
-    _tag(plan, built, REJECTED if rejection else ACCEPTED, run, console)
+    verdict = REJECTED if rejection else ACCEPTED
+    if built.report != verdict:
+        _tag(plan, built, verdict, run, console)
     if rejection:
-        raise BuildError(f"the image was built but is not published: {rejection}", hint=_REBUILD)
+        hint = provider(plan.image.provider).build_again(plan, built)
+        raise BuildError(f"the image was built but is not published: {rejection}", hint=hint)
 
 
-def check_found(image: PlannedImage, found: CloudImage, run: RunFacts, console: Console, *, with_publish: bool) -> None:
-    """Refuse an existing image whose report was rejected, and for publishing also one that no run has judged."""
+def find_built(plan: BuildPlan, run: RunFacts, console: Console) -> CloudImage | None:
+    """Find the image of this plan in the build region, and warn of images that failed or were rejected."""
+    found = provider(plan.image.provider).find_built(plan, run)
+    for unusable in found.unusable:
+        console.warn(unusable)
+    return found.image
+
+
+def find_usable(image: PlannedImage, run: RunFacts, console: Console, *, rebuild: bool) -> CloudImage | None:
+    """The existing image of this plan. None if there is none, if nobody can judge it, or with `rebuild`."""
+    found = find_built(image.plan, run, console)
+    if found is None or rebuild:
+        return None
+    console.say(f"{image.plan.build.target} has this image already: {found.id}")
+    if why := check_found(image, found, run, console):
+        console.warn(f"{why}: building another one")
+        return None
+    return found
+
+
+def check_found(image: PlannedImage, found: CloudImage, run: RunFacts, console: Console) -> str:
+    """Why an existing image cannot be judged, so that it is not used; empty if it is accepted.
+
+    A rejected image is refused: it is not built again and again, every night, without anybody looking at it.
+    """
     if found.report == ACCEPTED:
-        return
-    plan, report = image.plan, image.folder.report
-    rejection = None if found.report else _find_rejection(plan, report)
+        return ""
+    plan, report = image.plan, image.find_report(run_ids(found.runs))
+    rejection = judge_report(report, plan) if report and not found.report else None
+    if rejection:
+        _tag(plan, found, REJECTED, run, console)
     if found.report or rejection:
-        if not found.report:
-            _tag(plan, found, REJECTED, run, console)
         raise RefusedError(
             f"the report of {found.id} was rejected, so it is not used" + (f": {rejection}" if rejection else ""),
-            hint=_REBUILD,
+            hint=provider(plan.image.provider).build_again(plan, found),
         )
-    if report.exists():
+    if report:
         _tag(plan, found, ACCEPTED, run, console)
-    elif with_publish and not _is_proven(image.store, plan, found, run):
-        raise RefusedError(
-            f"{found.id} is not published: its machine's report was never compared with the plan",
-            hint="use the --out of the run that built it, or build again with --rebuild",
+    elif not _is_proven(image.store, plan, found, run):
+        return (
+            f"{found.id} is not used: its machine's report was never compared with the plan, and is not on this machine"
         )
-
-
-def _find_rejection(plan: BuildPlan, report: Path) -> str | None:
-    """Why this or an earlier run rejects the report on this machine. None if none does, or if there is no report."""
-    if rejected_report(report).exists():
-        return f"see {rejected_report(report)}"
-    return judge_report(report, plan) if report.exists() else None
+    return ""
 
 
 def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: RunFacts) -> bool:

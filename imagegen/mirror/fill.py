@@ -19,7 +19,7 @@ from imagegen.lines import counted
 from imagegen.mirror.folder import open_folder
 from imagegen.mirror.images import RESUME_HINT, ImageCopier, WantedImage
 from imagegen.mirror.index import add_to_index, read_index
-from imagegen.mirror.paths import file_path, reject_overlaps
+from imagegen.mirror.paths import file_path, reject_overlaps, served_path
 from imagegen.mirror.source import Origin, Place, Source
 from imagegen.providers.storage import storages
 
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact
     from imagegen.providers import RunFacts
     from imagegen.providers.storage import FileStore, Storage
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnUrl:
+    """A URL of the config: its key, and its value, which may be the folder or the template of several files."""
+
+    key: str
+    value: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +47,17 @@ class WantedFile:
     """Its public URL, or that of the config."""
     sha256: str
     size: int
-    own: bool
-    """Whether its URL is the config's: then `artifacts.mirror` does not replace it."""
+    own: OwnUrl | None
+    """The key and its value, if its URL is the config's: then `artifacts.mirror` does not replace it."""
 
     @classmethod
-    def of(cls, request: ArtifactRequest, locked: LockedArtifact, origin: Origin) -> WantedFile:
+    def of(
+        cls, request: ArtifactRequest, locked: LockedArtifact, origin: Origin, overrides: Mapping[str, OwnUrl]
+    ) -> WantedFile:
         published = request.url if request.own else request.published
         place = Place(request.url, origin, request.key)
-        return cls(file_path(published), place, published, locked.sha256, locked.size, request.own)
+        own = overrides.get(request.key, OwnUrl(request.key, request.url)) if request.own else None
+        return cls(file_path(published), place, published, locked.sha256, locked.size, own)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +71,8 @@ class Filled:
     """The images of which something was not there, by name."""
     kept_images: tuple[str, ...]
     own: Mapping[str, str]
-    """The paths of the files whose URLs are the config's, by the keys of the config."""
+    """Where a web server has the files whose URLs are the config's, by the keys of the config: below the URL of the
+    mirror. A folder or a template is one there too."""
     images: tuple[IndexedImage, ...]
     """All images of the locks. Those that a dry run would copy are missing."""
 
@@ -84,6 +96,7 @@ def fill(
     to_pull = [one for one in images if known[one.key] is None]
     entries = [entry for entry in known.values() if entry]
     if not dry_run:
+        _check_credentials(missing, source)
         label = f"copying {counted(len(missing), 'file')}"
         copied = run_all(lambda one: _copy(one, store, source), missing, label, source.console, source.stop)
         results_of(copied, "files", RESUME_HINT)
@@ -98,7 +111,7 @@ def fill(
         kept={one.path: one.size for one in wanted.values() if one not in missing},
         copied_images=tuple(one.name for one in to_pull),
         kept_images=tuple(one.name for one in images if one not in to_pull),
-        own={one.place.key: one.path for one in wanted.values() if one.own},
+        own={one.own.key: served_path(one.own.value) for one in wanted.values() if one.own},
         images=tuple(sorted(entries, key=lambda one: (one.name, one.manifest))),
     )
 
@@ -130,6 +143,14 @@ def _is_there(wanted: WantedFile, store: FileStore) -> bool:
             hint="find out which one is right; to replace the file, remove it from the mirror and run this again",
         )
     return True
+
+
+def _check_credentials(files: Iterable[WantedFile], source: Source) -> None:
+    """One error for all variables that are not set, before anything is downloaded."""
+    cached = source.cache.names()
+    places = [one.place for one in files if one.sha256 not in cached]
+    for private in {id(place.origin.private): place.origin.private for place in places}.values():
+        private.check(place.url for place in places if place.origin.private is private)
 
 
 def _copy(wanted: WantedFile, store: FileStore, source: Source) -> None:

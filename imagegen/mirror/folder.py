@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from imagegen.errors import RefusedError, VerificationError
-from imagegen.files import locking, read_file, scratch_folder
+from imagegen.files import locking, open_regular, read_file, scratch_folder
 from imagegen.providers.storage import FileStore, StoredFile
 
 # In the mirror itself: a file can be moved into its place only within one file system.
@@ -52,7 +52,8 @@ class _Folder:
 
     def find(self, path: str) -> StoredFile | None:
         try:
-            with self._at(path).open("rb") as opened:
+            file = self._at(path)
+            with open_regular(file, str(file), RefusedError) as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
                 return StoredFile(os.fstat(opened.fileno()).st_size, digest)
         except (FileNotFoundError, NotADirectoryError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.artifacts.registry import ask_over_https
 from imagegen.locking import open_cache
-from imagegen.mirror.fill import Filled, WantedFile, fill, open_mirror
+from imagegen.mirror.fill import Filled, OwnUrl, WantedFile, fill, open_mirror
 from imagegen.mirror.images import WantedImage
 from imagegen.mirror.source import Origin, Source
 from imagegen.plan.context import artifact_requests
@@ -36,7 +36,8 @@ def fill_mirror(
             registry_credentials=functools.partial(target.registry_credentials, run),
         )
         requests = artifact_requests(target.steps)
-        files += [WantedFile.of(request, lock.artifacts[name], origin) for name, request in requests.items()]
+        overrides = _overrides(target)
+        files += [WantedFile.of(one, lock.artifacts[name], origin, overrides) for name, one in requests.items()]
         for name, image in target.images.items():
             wanted = WantedImage(image, lock.images[name], origin)
             images.setdefault(wanted.key, wanted)
@@ -44,3 +45,13 @@ def fill_mirror(
     with cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
         source = Source(cache, parts, run.environ, console, stop)
         return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)
+
+
+def _overrides(target: PreparedTarget) -> dict[str, OwnUrl]:
+    """The overrides by the keys of their requests. In a map, only the URL is another one for the mirror."""
+    return {
+        f"overrides.{name}": OwnUrl(f"overrides.{name}", value)
+        if isinstance(value, str)
+        else OwnUrl(f"overrides.{name}.url", value.url)
+        for name, value in target.spec.config.overrides.items()
+    }

@@ -18,6 +18,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})
 # What no file system takes, or takes for something else.
 _INVALID: Final = re.compile(r"[\x00-\x1f\x7f/\\\ufffd]|^\.{1,2}$|^$")
 _LONGEST_NAME: Final = 255
+_PLACEHOLDER: Final = re.compile(r"(\{[^{}]*\})")
 
 
 def file_path(url: str) -> str:
@@ -32,6 +33,18 @@ def file_path(url: str) -> str:
         if _INVALID.search(name) or len(name.encode()) > _LONGEST_NAME:
             raise _invalid(url, f"the part {name[:40]!a} of its path" if name else "an empty part of its path")
     return "/".join((host, *names))
+
+
+def served_path(url: str) -> str:
+    """Where a web server has the file, the folder or the template of a URL, below the URL of the mirror.
+
+    A server decodes the path of a request. The placeholders of a template stay."""
+    parts = _PLACEHOLDER.split(url.removeprefix("https://").rstrip("/"))
+    return "".join(part if at % 2 else _quoted(urllib.parse.unquote(part)) for at, part in enumerate(parts))
+
+
+def _quoted(path: str) -> str:
+    return urllib.parse.quote(path, safe="/:@+~!$&'()*,;=")
 
 
 def _invalid(url: str, what: str) -> RefusedError:

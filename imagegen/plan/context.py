@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SECTIONS = {
     *("windows", "kubernetes", "runtime", "cni", "kube_proxy", "cloudbase_init", "host_names", "ssh", "wins"),
     *("csi_proxy", "gmsa", "credential_providers", "images", "image_tarballs", "executables"),
-    *("debug_tools", "kubeadm_scripts", "proxy"),
+    *("debug_tools", "kubeadm_scripts", "proxy", "kube_proxy_health_checks"),
 }
 
 

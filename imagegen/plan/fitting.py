@@ -8,12 +8,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.artifacts.members import NotInArchiveError, describe, file_name, find_folder, find_member
+from imagegen.artifacts.members import (
+    NotInArchiveError,
+    describe,
+    file_name,
+    find_folder,
+    find_folder_and_file,
+    find_member,
+    is_program,
+)
 from imagegen.artifacts.request import TakenFile
 from imagegen.resources.kinds import EXTRACTABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from imagegen.artifacts.lock import LockedArtifact
     from imagegen.artifacts.request import ArtifactRequest
@@ -25,6 +33,7 @@ Fitted = tuple[str, dict[str, Any]]
 _ASKING: Final = {"file": "artifact", "extract": "member", "archive": "expect"}
 # The limit of the kind `archive`.
 _DEEPEST: Final = 8
+_REPACK: Final = "pack the files again, in one folder"
 
 
 class UnfitError(Exception):
@@ -86,28 +95,53 @@ def _extract(fields: dict[str, Any], members: Mapping[str, str], member: str) ->
 
 def _fit_archive(fields: dict[str, Any], artifact: LockedArtifact, request: ArtifactRequest) -> list[Fitted]:
     members, strip, expected = artifact.members or {}, int(fields.get("strip", 0)), fields.get("expect")
+    inside = ""
     if request.files and expected:
         single = [{"path": f"{fields.get('into')}\\{name}", "artifact": fields["artifact"]} for name in expected]
         if artifact.members is None and request.is_one_file:
             return [("file", {**single[0], "sha256": artifact.sha256})]
         paths = [str(name).replace("\\", "/") for name in expected]
         folder = find_folder(members, paths)
-        if folder is None or folder.count("/") > _DEEPEST:
+        if folder is None or folder.count("/") + (artifact.dotted is not None) > _DEEPEST:
             found = [find_member(members, TakenFile(path, file_name(path))) for path in paths]
             return [_extract(one, members, member) for one, member in zip(single, found, strict=True)]
-        strip = folder.count("/")
-    unpacked = {"strip": strip, "members": _unpacked(members, strip, expected)}
-    return [("archive", {**_without(fields, "expect"), **unpacked})]
+        strip, inside = folder.count("/"), folder
+    placed = _place(members, strip, inside, expected or ())
+    if strip and artifact.dotted == "some":
+        raise NotInArchiveError("has paths with a leading ./ beside others, of which tar.exe strips less", _REPACK)
+    # tar.exe takes the `./` before a path for a folder.
+    strip += bool(strip and artifact.dotted)
+    sizes = artifact.sizes or {}
+    listed = [{"path": to, "sha256": members[path], "size": sizes.get(path)} for to, path in sorted(placed.items())]
+    return [("archive", {**_without(fields, "expect"), "strip": strip, "members": listed})]
 
 
-def _unpacked(members: Mapping[str, str], strip: int, expected: list[str] | None) -> list[dict[str, object]]:
-    """The files that an archive unpacks, or those of them that are expected."""
-    left = {"\\".join(path.split("/")[strip:]): digest for path, digest in members.items() if path.count("/") >= strip}
-    names = sorted(left) if expected is None else expected
-    digests = {name.lower(): digest for name, digest in left.items()} | left
-    if missing := [name for name in names if name not in digests and name.lower() not in digests]:
+def _place(members: Mapping[str, str], strip: int, folder: str, expected: Sequence[str]) -> dict[str, str]:
+    """The member at each path that the archive's files have without the stripped folders: those of one folder.
+
+    tar.exe unpacks the others too. Where two differ, the last one counts, which nobody should have to know."""
+    wanted = {name.lower() for name in expected}
+    unpacked: dict[str, list[str]] = {}
+    for path in members:
+        if path.count("/") >= strip:
+            unpacked.setdefault(stripped(path, strip).casefold(), []).append(path)
+    placed = {}
+    for at, paths in unpacked.items():
+        own = [path for path in paths if path.startswith(folder)]
+        if own and len({members[path] for path in paths}) == 1:
+            placed[stripped(own[0], strip)] = own[0]
+        elif own and (not folder or at in wanted or is_program(at)):
+            raise NotInArchiveError(f"has different files that become {at} without their folders", ", ".join(paths))
+    if both := find_folder_and_file(unpacked, "\\"):
+        raise NotInArchiveError(f"has a file and a folder that become {both} without their folders", _REPACK)
+    if missing := [name for name in expected if name.casefold() not in {at.casefold() for at in placed}]:
         raise NotInArchiveError(f"does not have {', '.join(missing)}", describe(members))
-    return [{"path": name, "sha256": digests.get(name) or digests[name.lower()]} for name in names]
+    return placed
+
+
+def stripped(path: str, strip: int) -> str:
+    """The path on the machine of a file of an archive, without the first folders."""
+    return "\\".join(path.split("/")[strip:])
 
 
 def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

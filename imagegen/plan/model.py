@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
@@ -40,6 +40,15 @@ class PlannedResource:
     fields: dict[str, object]
     until: str | None = None
     """`first-boot` if a node may change it after its first boot."""
+
+    @property
+    def downloaded(self) -> dict[str, str]:
+        """The sha256 of each file that it takes from its artifact, by the path on the disk. A package has none: Windows
+        registers it."""
+        fields: dict[str, Any] = self.fields
+        if self.kind == "archive":
+            return {f"{fields['into']}\\{member['path']}": member["sha256"] for member in fields["members"]}
+        return {fields["path"]: fields["sha256"]} if self.kind == "file" and fields.get("artifact") else {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +150,8 @@ class BuildPart:
     signatures: Mapping[str, PlannedSignature] = dataclasses.field(default_factory=dict)
     """The signatures of the files that the machine gets, by the sha256 of the file. Not part of the image, because a
     signature is a part of the file's own bytes."""
+    unsigned: tuple[str, ...] = ()
+    """The sha256 of files of downloads that need no signature, if others need one. Empty if none needs one."""
     all_signed: bool = False
     """Whether PowerShell runs only signed scripts on the machine."""
 

@@ -68,15 +68,7 @@ def _artifacts(plan: BuildPlan, resources: Iterable[PlannedResource]) -> dict[st
     }
     for resource in resources:
         if artifact := found.get(str(resource.fields.get("artifact"))):
-            artifact["files"] |= _files(resource)
+            artifact["files"] |= resource.downloaded
             if resource.kind == "package":
                 artifact["product"] = {name: resource.fields[name] for name in ("product", "version")}
     return found
-
-
-def _files(resource: PlannedResource) -> dict[str, Any]:
-    """The sha256 of each file that a resource takes from its artifact. A package has none: Windows registers it."""
-    fields: dict[str, Any] = resource.fields
-    if resource.kind == "archive":
-        return {f"{fields['into']}\\{member['path']}": member["sha256"] for member in fields["members"]}
-    return {fields["path"]: fields["sha256"]} if resource.kind == "file" else {}

@@ -19,9 +19,10 @@ import pydantic
 
 from imagegen.artifacts.image_mirror import tarball_requests
 from imagegen.artifacts.lock import Lock
+from imagegen.artifacts.request import host_of
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
-from imagegen.errors import ConfigError, Problem
+from imagegen.errors import ERROR, ConfigError, Problem
 from imagegen.plan.context import (
     artifact_requests,
     components_of,
@@ -41,9 +42,10 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
+from imagegen.plan.open_folders import find_open_folders
 from imagegen.plan.pins import pin_image
 from imagegen.plan.settings import stated_settings
-from imagegen.plan.signatures import find_unchecked, plan_signatures, signature_requests
+from imagegen.plan.signatures import find_exempt, find_unchecked, plan_signatures, signature_requests
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, Resource
 from imagegen.resources.update import ENGINE_MODULE
@@ -158,6 +160,7 @@ def resolve(
     requests = artifact_requests(evaluated) | tarball_requests(images, lock.images)
     phases = _phases(evaluated, lock, requests, images, spec.provider, guest)
     notes = {item.step.name: _notes(item, config.timeouts.steps) for item in evaluated}
+    signed = signature_requests(config, evaluated)
     bundle = needed_files(guest, _kinds_of(phases)) | {
         path: text for step in evaluated for path, text in step.texts.items()
     }
@@ -187,7 +190,8 @@ def resolve(
         proxy=download_proxy(config.proxy),
         registry_credentials=credential_variables(config),
         download_credentials=download_credentials(config),
-        signatures=plan_signatures(signature_requests(config, evaluated), lock.artifacts),
+        signatures=plan_signatures(signed, lock.artifacts),
+        unsigned=find_exempt(signed, lock.artifacts, (one for phase in phases for one in phase.resources())),
         all_signed=spec.facts.all_signed,
     )
     return Decision(BuildPlan(image, build, spec.settings, config.timeouts.publish), bundle, scripts, templates)
@@ -216,11 +220,13 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     tarballs = tarball_requests(images, {name: lock.images[name] for name in known})
     wanted = artifact_requests(evaluated) | tarballs
     have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
+    hosts = {host_of(wanted[name].url): None for name in wanted if name in have} if spec.authorities else {}
     unchecked = have & find_unchecked(signature_requests(spec.config, evaluated), lock.artifacts)
     return [
         *missing,
         *(name for name in wanted if name not in have),
         *(f"the signatures of {name}" for name in wanted if name in unchecked),
+        *(f"the certificate of {host}" for host in hosts if host not in lock.ca_hosts),
         *(name for name in images if name not in known),
     ]
 
@@ -251,6 +257,7 @@ def _phases(
     missing = () if problems else _find_missing_paths(placed, stock_paths(provider))
     problems += [
         *find_wrong_restarts(typed),
+        *(problem for problem in find_open_folders(evaluated) if problem.severity == ERROR),
         *missing,
         *_find_duplicates(placed),
     ]

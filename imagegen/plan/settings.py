@@ -26,6 +26,7 @@ def stated_settings(spec: Spec) -> dict[str, pydantic.JsonValue]:
             **config.artifacts.model_dump(
                 mode="json", include={"allowed_hosts", "denied_hosts", "quarantine_days", "require_sha256"}
             ),
+            "ca": [one.thumbprint for one in spec.authorities],
             "pinned": dict(_pinned(config)),
             "signatures": _signature_policy(spec),
             "signers": dict(_signers(config)),

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.artifacts.lock import WHOLE_FILE, LockedArtifact
 from imagegen.artifacts.members import file_name
 from imagegen.artifacts.signature_request import SignatureRequest, TrustSources, is_covered
+from imagegen.authenticode.model import SignerStrength
 from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.catalog.facts import table
 from imagegen.config.artifact_policy import PinnedUrl, Signer, is_url
 from imagegen.errors import WARNING
-from imagegen.plan.fitting import UnfitError, fit
+from imagegen.plan.fitting import UnfitError, fit, stripped
 from imagegen.plan.model import PlannedSignature
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document
     from imagegen.errors import Problem
+    from imagegen.plan.model import PlannedResource
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import Draft, EvaluatedStep
 
@@ -59,8 +61,8 @@ def _files(
 ) -> Iterator[tuple[str, str]]:
     """The files of an artifact that one resource takes, each with its name on the machine."""
     if kind == "archive":
-        depth = int(fields["strip"])
-        yield from ((path, file_name(path)) for path in members or () if path.count("/") >= depth)
+        depth, placed = int(fields["strip"]), {one["path"] for one in fields["members"]}
+        yield from ((path, file_name(path)) for path in members or () if stripped(path, depth) in placed)
     elif kind == "extract":
         yield str(fields["member"]), _name(fields)
     else:
@@ -102,7 +104,13 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
         published=str(row["what"]) if row and _is_unsigned(artifact.key) else "",
         signed_by=str(row.get("by", "")) if row else "",
         with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
+        with_strength=_signer_strength(config) != SignerStrength(),
     )
+
+
+def _signer_strength(config: ImageConfig) -> SignerStrength:
+    policy = config.artifacts.signatures
+    return SignerStrength(policy.least_rsa_bits, policy.sha1_certificates) if policy else SignerStrength()
 
 
 def general_signers(config: ImageConfig) -> tuple[SignerRule, ...]:
@@ -203,6 +211,7 @@ def trust_sources(spec: Spec) -> TrustSources:
         roots=roots.data if roots else None,
         crl_files={name: file.data for name, file in crls.items() if file},
         crl_urls=tuple(name for name in crls if is_url(name)),
+        strength=_signer_strength(spec.config),
     )
 
 
@@ -226,6 +235,25 @@ def _planned(
         for member in request.used.select(entry.members):
             if one := (entry.signed or {}).get(member):
                 yield entry.sha256 if member == WHOLE_FILE else (entry.members or {})[member], planned_signature(one)
+
+
+def find_exempt(
+    requests: Mapping[str, SignatureRequest],
+    artifacts: Mapping[str, LockedArtifact],
+    resources: Iterable[PlannedResource],
+) -> tuple[str, ...]:
+    """The sha256 of the files of downloads that need no signature: all of an artifact that needs none, and those that
+    the lock calls no programs. Empty if no artifact needs one."""
+    found: set[str] = set()
+    for resource in resources if requests else ():
+        name = str(resource.fields.get("artifact"))
+        if name not in artifacts:
+            continue
+        entry = artifacts[name]
+        digests = {WHOLE_FILE: entry.sha256, **(entry.members or {})}
+        used = {*resource.downloaded.values()} or {entry.sha256}
+        found |= {digests[one] for one in entry.not_programs} & used if name in requests else used
+    return tuple(sorted(found))
 
 
 def planned_signature(found: LockedSignature) -> PlannedSignature:

@@ -42,14 +42,16 @@ class CloudImage:
     """`available`, `pending` or another state in the cloud's own word."""
     report: str = ""
     """The value of its report tag: `accepted` or `rejected`; empty where no run has judged the machine's report."""
+    runs: str = ""
+    """The value of its run tag: the run that built it, and runs that waited for it (`tags.run_ids`)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-    """The existing image of a plan. Without one, `failed` describes the failed images, which are not used."""
+    """The existing image of a plan. `unusable` describes the failed and rejected images, and how to delete each."""
 
     image: CloudImage | None
-    failed: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

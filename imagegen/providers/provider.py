@@ -79,7 +79,7 @@ class Provider(Generic[S, P]):
     find_built: Callable[[BuildPlan[S], RunFacts], SearchResult]
     """The newest image with the plan's identity and the run's labels in the build region, found by its tags.
 
-    An image with a rejected report is returned only where there is no other.
+    An accepted image comes before one that nobody has judged. A rejected one is returned only where there is no other.
     """
     read_built: Callable[[BuildPlan[S], str, RunFacts], CloudImage | None]
     """The image whose id is in Packer's artifact; None where the artifact has no id.
@@ -87,7 +87,12 @@ class Provider(Generic[S, P]):
     Waits for an image that the cloud does not show yet, and raises PublishError where that takes too long.
     """
     mark: Callable[[BuildPlan[S], CloudImage, str, RunFacts], None]
-    """Tags an image of this plan with the verdict on its machine's report: `accepted` or `rejected`."""
+    """Tags an image of this plan with the verdict on its machine's report: `accepted` or `rejected`.
+
+    Nobody can use a rejected image any more, if the cloud has a way to ensure that.
+    """
+    build_again: Callable[[BuildPlan[S], CloudImage], str]
+    """The hint that says how to build this plan again although this image exists, and how to delete it. Pure."""
     publish: Callable[[BuildPlan[S], CloudImage, RunFacts, Console], Published]
     """Publishes the image as planned; existing copies are kept."""
     place: Callable[[S, RunFacts], P]

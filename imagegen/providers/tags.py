@@ -1,6 +1,7 @@
 """The tags of an image: identity, labels, run, and the versions of components. Pure."""
 
 import dataclasses
+import datetime
 import textwrap
 from collections.abc import Mapping
 
@@ -14,6 +15,11 @@ NEVER = "never"
 REPORT = "imagegen_report"
 ACCEPTED = "accepted"
 REJECTED = "rejected"
+# Which of several equal images is used first.
+PREFERENCE = {ACCEPTED: 0, "": 1, REJECTED: 2}
+NAME = "imagegen_name"
+# Which imagegen ran the build. Packer without imagegen writes none.
+VERSION = "imagegen_version"
 _AND = "+"
 # The tags of the components that every image has; a test compares them with a rendered template.
 COMPONENT_TAGS = frozenset({"containerd_version", "kubernetes_version", "cloudbase_init_version"})
@@ -63,6 +69,16 @@ def shared_id(value: str, run_id: str) -> str:
     return _AND.join([run_id, *run_ids(value)][:8])
 
 
+def is_unjudged(tags: Mapping[str, str], now: datetime.datetime) -> bool:
+    """Whether the image of a build of imagegen expired before anybody judged it.
+
+    Without imagegen, Packer asks nobody: such an image may be in use.
+    """
+    expires_at = tags.get(EXPIRES_AT, NEVER)
+    is_expired = expires_at != NEVER and expires_at < now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return is_expired and VERSION in tags and not tags.get(REPORT)
+
+
 def copied_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """The tags of a copy: it never expires, and its report is accepted, because only accepted images are copied."""
     return {**tags, **({EXPIRES_AT: NEVER} if EXPIRES_AT in tags else {}), REPORT: ACCEPTED}
@@ -70,6 +86,9 @@ def copied_tags(tags: Mapping[str, str]) -> dict[str, str]:
 
 def is_same_image(tags: Mapping[str, str], image_id: str, labels: Mapping[str, str]) -> bool:
     """Whether an image has this identity and exactly these labels: a rehearsal never uses a production image."""
-    return tags.get(IMAGE_ID) == image_id and dict(labels) == {
-        name.removeprefix(LABEL_PREFIX): value for name, value in tags.items() if name.startswith(LABEL_PREFIX)
-    }
+    return tags.get(IMAGE_ID) == image_id and labels_of(tags) == dict(labels)
+
+
+def labels_of(tags: Mapping[str, str]) -> dict[str, str]:
+    """The labels of the run that built an image."""
+    return {name.removeprefix(LABEL_PREFIX): value for name, value in tags.items() if name.startswith(LABEL_PREFIX)}

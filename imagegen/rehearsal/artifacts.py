@@ -54,15 +54,15 @@ def make_artifacts(evaluated: Sequence[EvaluatedStep], sign: Sign | None = None)
 
 def make_digests(evaluated: Sequence[EvaluatedStep], artifacts: Mapping[str, bytes]) -> dict[str, bytes]:
     """Make the digests that projects publish beside these artifacts, in the form of each project, by URL."""
-    digests: dict[str, bytes] = {}
+    # Several files may share one list, and several artifacts one file.
+    digests: dict[str, dict[str, None]] = {}
     for request in (request for step in evaluated for request in step.requests.values()):
         form = find_digest_form(request.published)
         if form and request.digest:
             sha256 = hashlib.sha256(artifacts[request.url]).hexdigest()
             line = f"  {request.url.rpartition('/')[2]}" if form.form == "line" else ""
-            # Several files may share one list.
-            digests[request.digest.url] = digests.get(request.digest.url, b"") + f"{sha256}{line}\n".encode()
-    return digests
+            digests.setdefault(request.digest.url, {})[f"{sha256}{line}\n"] = None
+    return {url: "".join(lines).encode() for url, lines in digests.items()}
 
 
 def find_unrecorded(evaluated: Sequence[EvaluatedStep]) -> list[Problem]:

@@ -239,8 +239,10 @@ class RehearsedGuest:
 
     @property
     def _may_ask_for_logs(self) -> bool:
-        """Packer does that after an error, also after one behind the last step, which the guest does not see."""
-        return bool(self._failure or self._faults) or self._done == len(self._steps)
+        """Packer does that after an error, also after one that the guest does not see: behind the last step, or if the
+        host rejects the report."""
+        is_reported = isinstance(self._steps[max(self._done - 1, 0)], _Download)
+        return bool(self._failure or self._faults) or is_reported or self._done == len(self._steps)
 
     def _find_upload(self, destination: str, received: str) -> _Upload:
         for step in (*self._steps[self._done :][:1], self._log_upload) if self._may_ask_for_logs else ():

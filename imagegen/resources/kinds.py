@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 import pydantic
 
 from imagegen.resources.certificate import Certificate
+from imagegen.resources.firewall import Firewall
 from imagegen.resources.model import ArtifactForm, ImageDigest, Name, Resource, Sha256, Strict, WindowsPath
 from imagegen.resources.update import POWERSHELL as POWERSHELL
 from imagegen.resources.update import BundledFile, Text, Update
@@ -36,7 +37,8 @@ def _check_expression(text: str) -> str:
 
 
 Expression = Annotated[Text, pydantic.AfterValidator(_check_expression)]
-RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/*?]+)+$")]
+# A slash is a part of a name: Schannel has a key RC4 128/128.
+RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\*?]+)+$")]
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
@@ -51,6 +53,8 @@ class Directory(Resource):
     """A folder, and the folders above it."""
 
     path: WindowsPath
+    open: Text | None = None
+    """Why every account of the node may change what is in it. None: an acl closes it, or one of a folder above it."""
 
     def makes(self) -> tuple[str, ...]:
         return (self.path, *(str(parent) for parent in PureWindowsPath(self.path).parents))
@@ -86,6 +90,8 @@ class Member(Strict):
 
     path: MemberPath
     sha256: Sha256
+    size: Annotated[int, pydantic.Field(ge=0)] | None = None
+    """In bytes."""
 
 
 class Archive(Resource):
@@ -207,22 +213,12 @@ class Feature(Resource):
         return True
 
 
-class Firewall(Resource):
-    """A firewall rule for one port, in every profile."""
-
-    name: Name
-    display_name: Text
-    direction: Literal["in", "out"]
-    action: Literal["allow", "block"]
-    protocol: Literal["TCP", "UDP"]
-    port: Annotated[int, pydantic.Field(ge=1, le=65535)]
-
-
 class Entry(Strict):
     """The rights of one account."""
 
     sid: Sid
-    rights: Literal["full", "modify", "read"]
+    rights: Literal["full", "modify", "read", "create"]
+    """`create`: to make files and folders in a folder."""
 
 
 class Acl(Resource):
@@ -263,12 +259,23 @@ class Path(Resource):
 
 
 class Defender(Resource):
-    """A program whose file access Defender does not scan."""
+    """A program whose file access Defender does not scan, or a file or folder that it does not scan."""
 
-    process: WindowsPath
+    process: WindowsPath | None = None
+    path: WindowsPath | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _one_exclusion(self) -> Self:
+        if (self.process is None) == (self.path is None):
+            raise ValueError("must have either process or path")
+        return self
+
+    @property
+    def label(self) -> str:
+        return self.process or str(self.path)
 
     def needs(self) -> tuple[str, ...]:
-        return (self.process,)
+        return (self.process,) if self.process else ()
 
 
 class Unless(Strict):
@@ -302,8 +309,8 @@ class Task(Resource):
     name: Name
     program: WindowsPath
     arguments: CommandLine
-    every_s: Annotated[int, pydantic.Field(ge=60, le=86400)]
-    """Windows accepts no shorter time than a minute."""
+    every_s: Annotated[int, pydantic.Field(ge=60, le=86400)] | None = None
+    """Windows accepts no shorter time than a minute. None: at each start of Windows."""
     limit_s: Seconds
 
     def needs(self) -> tuple[str, ...]:

@@ -216,6 +216,13 @@ def pull_from_used(given: RuleInput) -> Iterator[Finding]:
         yield Finding(("artifacts", "pull_from", index), message, hint)
 
 
+def _has_override_at_mirror(given: RuleInput) -> bool:
+    """Whether the mirror serves an override: it was copied there for a closed network."""
+    folder = f"{(given.config.artifacts.mirror or '').rstrip('/')}/"
+    urls = (one if isinstance(one, str) else one.url for one in given.config.overrides.values())
+    return any(url.startswith(folder) for url in urls)
+
+
 # An override replaces the mirror for its artifact, and so does a URL of the config.
 mirror_idle = simple_rule(
     "mirror-idle",
@@ -224,6 +231,7 @@ mirror_idle = simple_rule(
     lambda given: (
         given.config.artifacts.mirror
         and not mirrored_images(given)
+        and not _has_override_at_mirror(given)
         and all(
             item.override is None or any(name in given.config.overrides for name in item.overrides)
             for step in given.steps().values()
@@ -234,8 +242,8 @@ mirror_idle = simple_rule(
     ),
     Finding(
         ("artifacts", "mirror"),
-        "every artifact has an override, so nothing is downloaded from the mirror",
-        "leave it out, or leave out an override",
+        "every artifact has an override elsewhere, so nothing is downloaded from the mirror",
+        "write the overrides that `imagegen artifacts mirror` prints, or leave the mirror or an override out",
     ),
 )
 

@@ -22,7 +22,7 @@ def docker_known(given: RuleInput) -> Iterator[Finding]:
     docker, known = given.config.runtime.docker, list(table("docker")["lines"])
     if docker and find_engine(docker.version) is None:
         message = f"the catalogue has no Docker {minor(docker.version)}"
-        yield Finding(_VERSION, message, f"known: {known[0]} to {known[-1]}")
+        yield Finding(_VERSION, message, f"known: {known[0]} to {table('docker')['newest']}")
 
 
 @rule(

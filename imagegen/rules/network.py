@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, numbers, table
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 
 def _plugin(given: RuleInput) -> JsonObject:
@@ -117,6 +117,19 @@ def calico_and_kube_proxy(given: RuleInput) -> Iterator[Finding]:
             "the image does not know the address that Calico's overlay gives to the node",
             f"write kube_proxy: hostprocess{others}, and start kube-proxy from the cluster",
         )
+
+
+kube_proxy_health_without_kube_proxy = simple_rule(
+    "kube-proxy-health-without-kube-proxy",
+    ERROR,
+    "kube_proxy_health_checks requires kube-proxy",
+    lambda given: given.config.kube_proxy == "none" and given.config.kube_proxy_health_checks,
+    Finding(
+        ("kube_proxy_health_checks",),
+        "nothing would answer at the open ports: kube_proxy is none",
+        "remove it, or write how kube-proxy runs",
+    ),
+)
 
 
 @rule("cni-dockershim", ERROR, "A plugin for kubelet's own way to Docker must have a kubelet that has it")

@@ -23,6 +23,7 @@ OWN_FLAGS: Final = frozenset(
     {
         *("windows-service", "cert-dir", "config", "bootstrap-kubeconfig", "kubeconfig"),
         *("container-runtime-endpoint", "cgroups-per-qos", "enforce-node-allocatable", "resolv-conf"),
+        "volume-plugin-dir",
     }
 )
 

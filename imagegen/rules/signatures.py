@@ -1,5 +1,5 @@
 """The rules for signatures: the files with which they are judged (roots, and lists of revoked certificates), and what
-no signature covers. Pure, except that they read the presets of signers."""
+no signature covers; and for the authorities of downloads. Pure, except that they read the presets of signers."""
 
 from __future__ import annotations
 
@@ -166,3 +166,21 @@ kube_proxy_and_signatures = simple_rule(
         "write kube_proxy: service, which runs a signed program of the image, or kube_proxy: none",
     ),
 )
+
+
+@rule(
+    "download-ca-valid",
+    ERROR,
+    "The certificates of artifacts.ca must be valid today",
+    why="a server whose certificate leads to an expired root is refused, by imagegen and by the machine",
+)
+def download_ca_valid(given: RuleInput) -> Iterator[Finding]:
+    spec = next(iter(given.specs.values()), None)
+    for path, name in given.config.ca_files().items():
+        file = spec.own_files.get(dotted(path)) if spec else None
+        # A file that cannot be used is reported by its own key.
+        for one in _read_roots(file.data) if file and not _roots_fault(file.data) else ():
+            begins, ends = one.not_before.date(), one.not_after.date()
+            if not begins <= given.today <= ends:
+                when = f"expired on {ends}" if ends < given.today else f"is not valid before {begins}"
+                yield Finding(path, f"{name}: {one.subject} {when}", "give the present root of your authority")

@@ -150,17 +150,41 @@ def pause_for_windows(given: RuleInput) -> Iterator[Finding]:
 
 
 @rule("hot-fix-review", WARNING, "A registry fix should have been reviewed before its date")
-def hot_fix_review(given: RuleInput) -> list[Finding]:
-    return [
-        Finding(
+def hot_fix_review(given: RuleInput) -> Iterator[Finding]:
+    windows, known = given.config.windows, table("windows")
+    found: list[tuple[YamlPath, str, str]] = [
+        (
             ("windows", "release"),
-            f"the review of the registry value {fix['name']} ({fix['reason']}) was due on {fix['expires']}: "
+            f"the review of the registry value {fix['name']} ({fix['reason']}) was due on {{}}: "
             "Windows may not need it any more",
-            "use an imagegen with a newer catalogue",
+            fix["expires"],
         )
-        for fix in table("windows")["releases"].get(given.config.windows.release, {}).get("hot_fixes", [])
-        if datetime.date.fromisoformat(fix["expires"]) < given.today
+        for fix in known["releases"].get(windows.release, {}).get("hot_fixes", [])
     ]
+    found += [
+        (
+            ("windows", "fixes", index),
+            f"the review of the set {name} was due on {{}}: its publisher may have changed it",
+            known["fix_sets"][name]["expires"],
+        )
+        for index, name in enumerate(windows.fixes)
+    ]
+    for path, message, expires in found:
+        if datetime.date.fromisoformat(expires) < given.today:
+            yield Finding(path, message.format(expires), "use an imagegen with a newer catalogue")
+
+
+@rule("fix-set-release", ERROR, "A set of registry fixes must have some for the Windows release")
+def fix_set_release(given: RuleInput) -> Iterator[Finding]:
+    release = given.config.windows.release
+    for index, name in enumerate(given.config.windows.fixes):
+        releases = table("windows")["fix_sets"][name]["releases"]
+        if release not in releases:
+            yield Finding(
+                ("windows", "fixes", index),
+                f"the set {name} has no fix for Windows {release}",
+                f"remove it: it has fixes for {' and '.join(releases)}",
+            )
 
 
 @rule("hyper-v-isolation-runtime", ERROR, "Hyper-V isolation requires a container runtime that offers it to pods")

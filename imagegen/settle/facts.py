@@ -208,6 +208,11 @@ class Facts:
     """The option of powershell.exe with which the image's scripts run. Empty if all of them are signed."""
     hot_fixes: tuple[HotFix, ...]
     """Registry values that this Windows release needs for containers."""
+    closed_folders: tuple[str, ...]
+    """The folders of drive C that only SYSTEM and Administrators have access to, with everything in them: those of
+    Linux, and those above the install path."""
+    program_folders: tuple[str, ...]
+    """The other folders with programs of the config (`executables`): only SYSTEM and Administrators can change them."""
     dynamic_ports: Ports
     """The ports that Windows gives to programs which ask for any port."""
     excluded_ports: tuple[ExcludedPorts, ...]
@@ -220,20 +225,24 @@ class Facts:
     """Whether kubeadm can run as LocalSystem."""
     kubeadm_writes_drives: bool
     """Whether kubeadm gives the paths of kubelet's configuration a drive."""
+    kubelet_has_priority_class: bool
+    """Whether kubelet has the flag for the priority of its process."""
     kube_log_runner: str
     """The Kubernetes release whose kube-log-runner writes kubelet's log."""
-    kubelet_log_rotates: bool
-    """Whether kube-log-runner can rotate kubelet's log."""
     nssm: str
     """The version of nssm that can run kubelet."""
     debug_tools: str
     """The commit of Microsoft's scripts for the network of nodes."""
+    node_checks: str
+    """The commit of sig-windows' checks of a node."""
     credential_provider_api: CredentialProviderApi | None
     """The API versions of kubelet's credential providers."""
     containerd_config_version: int | None
     """The schema version of containerd's configuration file."""
     containerd_cni_bin_dirs: bool | None
     """Whether that file can name several folders of CNI plugins."""
+    containerd_scrubs_logs: bool
+    """Whether containerd's log can leave out the environment of containers."""
     docker_least_api: str | None
     """The oldest API version that Docker must answer."""
     cni_files: tuple[CniFile, ...]
@@ -257,6 +266,8 @@ class Facts:
     """The commit of microsoft/SDN that has wincni."""
     flannel_plugin: str | None
     """The version of flannel's network plugin."""
+    overlay_port: int | None
+    """The UDP port of the pod network, if it is an overlay."""
     pod_network: str | None
     """The name of the pod network in Windows' network service (HNS)."""
     kube_proxy_gates: tuple[str, ...]
@@ -275,6 +286,8 @@ class Facts:
     """The configuration of the agent on the cloud's base images."""
     restricted_address: RestrictedAddress | None
     """The address of the cloud that containers must not use."""
+    link_local_routes: tuple[str, ...]
+    """The addresses of the cloud to which a node's adapter has routes of its own."""
     wins: Wins | None
     """How this version of wins reads its list of programs, and the programs of the default policy."""
     gmsa_plugin: str | None

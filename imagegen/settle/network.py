@@ -50,6 +50,7 @@ def settle_network(config: ImageConfig) -> Iterator[CatalogueValue]:
     row = known["flannel_plugin"]
     version = row["version"] if cni.plugin == "flannel" else None
     yield fact("flannel_plugin", version, find_origin("cni", "flannel_plugin", row["source"]))
+    yield _overlay_port(config, mode)
     name = plugin.get("network", {}).get(mode or "any")
     name = name and name.format(vni=cni.vni or known["vxlan"]["vni_at_least"])
     yield fact("pod_network", name, find_origin("cni", cni.plugin, plugin["source"]))
@@ -57,6 +58,13 @@ def settle_network(config: ImageConfig) -> Iterator[CatalogueValue]:
     origin = find_origin("cni", "api_versions", api["source"])
     version = api["containerd" if config.runtime.containerd else "docker"] if files else None
     yield fact("cni_api_version", version, origin)
+
+
+def _overlay_port(config: ImageConfig, mode: str | None) -> CatalogueValue:
+    """The UDP port of an overlay network, which the config may name."""
+    row = table("cni")["vxlan"]
+    port = (config.cni.port or row["port"]) if is_overlay(config.cni.plugin, mode) else None
+    return fact("overlay_port", port, find_origin("cni", "vxlan", row["source"]))
 
 
 def _settle_calico(config: ImageConfig, mode: str | None) -> Iterator[CatalogueValue]:
@@ -94,6 +102,13 @@ def settle_kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
     origin = find_origin("cni", cni.plugin, plugin["source"])
     yield fact("has_source_address", (asked and is_overlay(cni.plugin, mode)) or None, origin)
     yield fact("asks_source_address", asked and cni.plugin == "none", origin)
+
+
+def settle_link_local_routes(provider: str) -> CatalogueValue:
+    """The addresses of the cloud that a network of pods hides."""
+    row = table("machines").get("link_local_routes", {}).get(provider)
+    origin = find_origin("machines", provider, row["source"] if row else None)
+    return fact("link_local_routes", tuple(row["addresses"]) if row else (), origin)
 
 
 def _cni_file(row: JsonObject) -> CniFile:

@@ -27,7 +27,8 @@ from imagegen.settle.facts import (
     Updates,
     Wins,
 )
-from imagegen.settle.network import settle_kube_proxy, settle_network
+from imagegen.settle.folders import settle_folders
+from imagegen.settle.network import settle_kube_proxy, settle_link_local_routes, settle_network
 from imagegen.settle.trust import certificate_key, settle_trust
 from imagegen.settle.values import FACTS as FACTS
 from imagegen.settle.values import CatalogueValue as CatalogueValue
@@ -71,7 +72,9 @@ class Spec(Generic[S]):
     catalogue: Mapping[YamlPath, CatalogueValue]
     """The catalogue's values by path, including those that the config overrides."""
     own_files: Mapping[str, OwnFile]
-    """The files beside the config that go to the machine, or with which signatures are judged, by their key."""
+    """The files beside the config that go to the machine, or with which downloads are judged, by their key."""
+    authorities: tuple[GivenCertificate, ...] = ()
+    """The certificates of artifacts.ca."""
 
     @property
     def pulled_images(self) -> tuple[str, ...]:
@@ -100,9 +103,11 @@ def settle_targets(
     document: Document,
     own_files: Mapping[str, OwnFile] = NO_FILES,
     roots: Sequence[GivenCertificate] = (),
+    authorities: Sequence[GivenCertificate] = (),
 ) -> dict[str, Spec]:
     """The spec of each target, by the target's name."""
-    return {target: settle(config, document, target, own_files, roots) for target in config.targets.named()}
+    named = config.targets.named()
+    return {target: settle(config, document, target, own_files, roots, authorities) for target in named}
 
 
 def settle(
@@ -111,8 +116,10 @@ def settle(
     target: str,
     own_files: Mapping[str, OwnFile] = NO_FILES,
     roots: Sequence[GivenCertificate] = (),
+    authorities: Sequence[GivenCertificate] = (),
 ) -> Spec:
-    """The spec of one target of the config. `roots` are the certificates in the files of windows.trusted_roots."""
+    """The spec of one target of the config. `roots` are the certificates in the files of windows.trusted_roots, and
+    `authorities` those of artifacts.ca."""
     settings = config.targets.named()[target]
     found = (
         *_windows(config, target),
@@ -122,6 +129,7 @@ def settle(
         *_kubernetes(config),
         *_containerd(config),
         *_docker(config),
+        *settle_folders(config),
         *settle_network(config),
         *settle_kube_proxy(config),
         *_csi_proxy(config),
@@ -130,6 +138,7 @@ def settle(
         *_ssh(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
+        settle_link_local_routes(settings.provider),
         *settle_trust(config, document, roots),
     )
     values = {value.path: value for value in found}
@@ -146,6 +155,7 @@ def settle(
         document=document,
         catalogue=values,
         own_files={**own_files, **{certificate_key(number): root.file for number, root in enumerate(roots)}},
+        authorities=tuple(authorities),
     )
 
 
@@ -165,11 +175,16 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
     release, settings = config.windows.release, config.targets.named()[target]
     row: JsonObject = table("windows")["releases"].get(release, {})
     rows: list[JsonObject] = row.get("hot_fixes", [])
-    fixes = tuple(HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows)
+    fixes = {(fix["key"], fix["name"]): HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows}
+    for name in config.windows.fixes:
+        for fix in table("windows")["fix_sets"][name]["releases"].get(release, []):
+            # What the release itself needs stays: a set may have an older opinion.
+            made = HotFix(fix["key"], fix["name"], fix["data"], f"of the set {name}, since the update {fix['since']}")
+            fixes.setdefault((fix["key"], fix["name"]), made)
     origin = find_origin("windows", release, row.get("source"))
     yield fact("windows_build", row.get("build"), origin)
     origin = find_origin("windows", release, rows[0]["source"] if rows else None)
-    yield fact("hot_fixes", fixes, origin)
+    yield fact("hot_fixes", tuple(fixes.values()), origin)
     image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(settings.provider, {})
     if "sku" in image:
         named = {"offer": image["offer"], "sku": image["sku"][str(getattr(settings, "generation", "2"))]}
@@ -222,6 +237,7 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield fact("crictl", row.get("crictl"), origin)
     yield _since("kubeadm_joins_as_system", config, "joins_as_system")
     yield _since("kubeadm_writes_drives", config, "kubeadm_writes_drives")
+    yield _since("kubelet_has_priority_class", config, "priority_class")
     row = table("kubernetes")["since"]["log_runner"]
     runs = numbers(config.kubernetes.version) >= numbers(row["minor"])
     yield fact(
@@ -229,12 +245,13 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
         config.kubernetes.version if runs else row["instead"],
         find_origin("kubernetes", f"since {row['minor']}", row["source"]),
     )
-    yield _since("kubelet_log_rotates", config, "log_rotation")
     nssm = table("kubernetes")["nssm"]
     origin = find_origin("kubernetes", "nssm", nssm["source"])
     yield fact("nssm", nssm["version"], origin)
     scripts = table("debug-tools")
     yield fact("debug_tools", scripts["commit"], find_origin("debug-tools", "commit", scripts["source"]["commit"]))
+    origin = find_origin("debug-tools", "checks_commit", scripts["source"]["checks_commit"])
+    yield fact("node_checks", scripts["checks_commit"], origin)
     version = numbers(config.kubernetes.version)
     rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
     api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None
@@ -254,6 +271,9 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
     origin = find_origin("containerd", "pins_images", pins["source"])
     yield fact("containerd_pins_images", known, origin)
+    scrubs = table("containerd")["scrubs_logs"]
+    has_option = bool(version) and numbers(version) >= numbers(scrubs["since"])
+    yield fact("containerd_scrubs_logs", has_option, find_origin("containerd", "scrubs_logs", scrubs["source"]))
 
 
 def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:

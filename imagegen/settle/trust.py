@@ -37,14 +37,20 @@ def settle_trust(
 
 def with_publishers(spec: Spec, publishers: Sequence[GivenCertificate]) -> Spec:
     """The spec of an image whose Windows runs only signed scripts: those of these publishers."""
-    known = len(spec.facts.certificates)
-    facts = dataclasses.replace(
-        spec.facts,
-        certificates=(*spec.facts.certificates, *(_trusted(PUBLISHER, one) for one in publishers)),
-        all_signed=True,
-        script_policy="",
-    )
-    files = {certificate_key(number): one.file for number, one in enumerate(publishers, known)}
+    trusting = _with_certificates(spec, PUBLISHER, publishers)
+    return dataclasses.replace(trusting, facts=dataclasses.replace(trusting.facts, all_signed=True, script_policy=""))
+
+
+def with_authorities(spec: Spec) -> Spec:
+    """The spec of an image whose machine downloads from hosts that need the certificates of artifacts.ca."""
+    known = {one.thumbprint for one in spec.facts.certificates}
+    return _with_certificates(spec, ROOT, [one for one in spec.authorities if one.thumbprint not in known])
+
+
+def _with_certificates(spec: Spec, store: str, added: Sequence[GivenCertificate]) -> Spec:
+    certificates = spec.facts.certificates
+    facts = dataclasses.replace(spec.facts, certificates=(*certificates, *(_trusted(store, one) for one in added)))
+    files = {certificate_key(number): one.file for number, one in enumerate(added, len(certificates))}
     return dataclasses.replace(spec, facts=facts, own_files={**spec.own_files, **files})
 
 

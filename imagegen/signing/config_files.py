@@ -117,7 +117,8 @@ def trust_without_downloads(spec: Spec, crls: CrlUse) -> Trust:
     sources = trust_sources(spec)
     roots = [] if sources.roots is None else [sources.roots]
     crls.add(sources.crl_files)
-    return load_trust(now=datetime.datetime.now(datetime.UTC), roots=roots, crls=crls.data.values())
+    now = datetime.datetime.now(datetime.UTC)
+    return load_trust(now=now, roots=roots, crls=crls.data.values(), strength=sources.strength)
 
 
 def check_own_files(

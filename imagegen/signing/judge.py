@@ -44,6 +44,7 @@ def make_judge(spec: Spec, now: datetime.datetime, crls: CrlUse) -> Judge:
         roots=files if sources.roots is None else [sources.roots],
         crls=crls.data.values(),
         public_roots=True if sources.roots is None else None,
+        strength=sources.strength,
     )
     add_root = add_to_roots(trust, _ROOTS) if sources.roots is not None else "add it to windows.trusted_roots"
 

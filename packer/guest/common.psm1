@@ -34,6 +34,12 @@ function Get-SortedText { [CmdletBinding()] param([string[]]$Text)
 
 function Get-Digest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant() }
 
+# What a report says of a file.
+function Get-FileFact { [CmdletBinding()] param([string]$Path)
+    if (-not [System.IO.File]::Exists($Path)) { return $null }
+    [ordered]@{ sha256 = Get-Digest -Path $Path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length }
+}
+
 # One line of JSON in ASCII. Without -Depth, 5.1 silently cuts values at two levels.
 function ConvertTo-AsciiJson { [CmdletBinding()] param($Value)
     $json = ConvertTo-Json -InputObject $Value -Compress -Depth 10
@@ -53,6 +59,8 @@ function Wait-Success { [CmdletBinding()] param([int]$Seconds, [scriptblock]$Try
 # .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
 function Move-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To)
     Wait-Success -Seconds 5 -Try {
+        # A read-only file cannot be deleted.
+        if ([System.IO.File]::Exists($To)) { [System.IO.File]::SetAttributes($To, [System.IO.FileAttributes]::Normal) }
         [System.IO.File]::Delete($To)
         # Until a virus scanner has closed it, a deleted name is still taken.
         [System.IO.File]::Move($From, $To)
@@ -128,8 +136,10 @@ function Get-SignatureFault { [CmdletBinding()] param($Found, $Wanted)
     "has a signature of $signer that Windows does not accept ($status): $($Found.StatusMessage)"
 }
 
-# Throws unless Windows accepts the signature that the plan has for these bytes. Without one in the plan, or if Windows shows another one (a nested one, or none because a catalogue signs), the host's verdict and the digest decide.
+# Throws unless Windows accepts the signature that the plan has for these bytes. If Windows shows another one (a nested one, or none because a catalogue signs), the host's verdict and the digest decide.
 function Assert-Signature { [CmdletBinding()] param([string]$Path, [string]$Name, [string]$Digest, $Context)
+    # A plan that requires signatures names each file that it puts on the machine. $null: this one needs none.
+    if ($Context.Signatures.Count -gt 0 -and -not $Context.Signatures.ContainsKey($Digest)) { throw (Get-Failure -ExitCode 4 -Message "$Name has the sha256 ${Digest}: the plan requires signatures, and knows no file with these bytes") }
     $wanted = $Context.Signatures[$Digest]
     if ($null -eq $wanted -or $null -ne $wanted.hidden) { return }
     # Windows knows a script by the extension of its file, and a download has none. Each copy has its own name, because a virus scanner may keep the last one open. A killed run may have left one.
@@ -162,29 +172,23 @@ function Copy-IntoPlace { [CmdletBinding()] param([string]$From, [string]$To, [s
         [System.IO.File]::SetAttributes($new, [System.IO.FileAttributes]::Normal)
         $found = Get-Digest -Path $new
         if ($found -cne $Digest) { throw "the sha256 of $new is $found, not $Digest" }
-        try {
-            if ([System.IO.File]::Exists($To)) { [System.IO.File]::SetAttributes($To, [System.IO.FileAttributes]::Normal) }
-            Move-IntoPlace -From $new -To $To
-        }
+        try { Move-IntoPlace -From $new -To $To }
         catch {
             $users = @(Get-ServiceUsing -Path $To) -join ', '
             if ($users -eq '') { throw }
             throw "$To is in use by service ${users}: stop service $users, or rebuild the image"
         }
     }
-    finally {
-        if ([System.IO.File]::Exists($new)) { [System.IO.File]::Delete($new) }
-    }
+    finally { Clear-Tree -Path $new -TimeoutSeconds 0 }
 }
 
 # Unpacks an artifact into a folder beside it, where nobody else can write, and hands that folder to a block.
 function Expand-Artifact { [CmdletBinding()] param($Context, [string[]]$ArgumentList, [scriptblock]$Use)
     $staging = [System.IO.Path]::Combine([System.IO.Path]::GetDirectoryName($Context.Artifact), 'unpacked')
-    $words = @('-xf', $Context.Artifact, '-C', $staging) + $ArgumentList
     Clear-Tree -Path $staging
     try {
         $null = [System.IO.Directory]::CreateDirectory($staging)
-        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList $words -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList (@('-xf', $Context.Artifact, '-C', $staging) + $ArgumentList) -TimeoutSeconds (Get-SecondsLeft -Context $Context)
         & $Use $staging
     }
     finally { Clear-Tree -Path $staging }
@@ -464,4 +468,27 @@ function Wait-ServiceState { [CmdletBinding()] param([string]$Name, [string]$Sta
 function Test-RestartPending { [CmdletBinding()] param()
     $current = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion'
     (Test-RegistryKey -Key "$current\Component Based Servicing\RebootPending") -or (Test-RegistryKey -Key "$current\WindowsUpdate\Auto Update\RebootRequired")
+}
+
+# The arguments that kubeadm wrote: KUBELET_KUBEADM_ARGS="..." with Go's quoting. Blanks outside quotes separate arguments, and of several such lines the last counts.
+# Before the node has joined there is no file, and there are no arguments. kubeadm may still have the file open for writing: Get-Content reads it all the same.
+function Read-KubeadmArgument { [CmdletBinding()] param([string]$Path)
+    if (-not [System.IO.File]::Exists($Path)) { return }
+    $text = ''
+    foreach ($line in @(Get-Content -LiteralPath $Path -Encoding UTF8)) { if ($line -cmatch '\A\s*KUBELET_KUBEADM_ARGS=(.*?)\s*\z') { $text = $Matches[1] } }
+    if ($text -match '\A"(.*)"\z') { $text = $Matches[1] -replace '\\([\\"])', '$1' }
+    foreach ($word in [regex]::Matches($text, '(?:[^\s"'']|"[^"]*"|''[^'']*''|["''])+')) { $word.Value -replace '"([^"]*)"|''([^'']*)''', '$1$2' }
+}
+
+# Asks Windows' network service. No cmdlet creates a network in it, and Microsoft documents those that remove one for Windows Server 2025 only. PowerShell compiles the same text only once.
+function Invoke-Hns { [CmdletBinding()] param([string]$Method, [string]$Path, [string]$Request = '')
+    Add-Type -Namespace Imagegen -Name Hns -MemberDefinition '[DllImport("vmcompute.dll")] public static extern int HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method, [MarshalAs(UnmanagedType.LPWStr)] string path, [MarshalAs(UnmanagedType.LPWStr)] string request, [MarshalAs(UnmanagedType.LPWStr)] out string response);'
+    $response = ''
+    $code = [Imagegen.Hns]::HNSCall($Method, $Path, $Request, [ref]$response)
+    # Of some failures HNS gives only the code.
+    if (-not $response) { throw ('HNS refused {0} {1}: 0x{2:x8}' -f $Method, $Path, $code) }
+    $answer = ConvertFrom-Json -InputObject $response
+    if (-not $answer.Success) { throw "HNS refused $Method ${Path}: $response" }
+    # Nothing, where there is nothing: @() of it is then empty.
+    if ($answer.PSObject.Properties['Output'] -and $null -ne $answer.Output) { return $answer.Output }
 }

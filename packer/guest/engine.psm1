@@ -34,15 +34,15 @@ function Write-PhaseEvent { [CmdletBinding()] param($Session, [string]$Phase, [s
 }
 
 function Write-ResourceEvent { [CmdletBinding()] param($Session, $Entry, [string]$Status, [long]$Milliseconds, [string]$Reason = '')
-    $fields = [ordered]@{ event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason }
-    Write-EventLine -Session $Session -Fields $fields
+    Write-EventLine -Session $Session -Fields ([ordered]@{ event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason })
 }
 
 function ConvertFrom-StateText { [CmdletBinding()] param([string]$Text)
     $saved = ConvertFrom-Json -InputObject $Text
     if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is not a state of version 1' }
-    $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{} }
+    $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{}; LeftOut = [ordered]@{} }
     foreach ($digest in @($saved.signatures)) { $state.Checked[$digest] = $true }
+    foreach ($one in $saved.left_out.PSObject.Properties) { $state.LeftOut[$one.Name] = [ordered]@{ count = [int]$one.Value.count; names = [string[]]@($one.Value.names) } }
     foreach ($one in $saved.phases.PSObject.Properties) {
         $state.Phases[$one.Name] = [ordered]@{ status = [string]$one.Value.status; changed = [int]$one.Value.changed; restart = [bool]$one.Value.restart; ms = [long]$one.Value.ms }
     }
@@ -72,6 +72,7 @@ function Save-State { [CmdletBinding()] param($Session)
     }
     $state = [ordered]@{ state_version = 1; plan_sha256 = $Session.PlanDigest; phases = $Session.State.Phases; resources = $Session.State.Resources }
     $state.signatures = [string[]]@(Get-SortedText -Text @($Session.State.Checked.Keys))
+    $state.left_out = $Session.State.LeftOut
     Write-TextFile -Path $Session.StatePath -Text (ConvertTo-AsciiJson -Value $state)
 }
 
@@ -99,10 +100,9 @@ function Get-Entry { [CmdletBinding()] param($Plan)
             $clock = New-Object -TypeName System.Diagnostics.Stopwatch
             foreach ($resource in $step.resources) {
                 $artifact = $resource.fields.PSObject.Properties['artifact']
-                $name = if ($null -ne $artifact) { $artifact.Value }
                 @{
                     Phase = $phase.name; Step = $step.name; Repeated = [bool]$step.repeated; Clock = $clock; LimitSeconds = [int]$step.timeout_s
-                    Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name; Until = $resource.until
+                    Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $(if ($null -ne $artifact) { $artifact.Value }); Until = $resource.until
                 }
             }
         }
@@ -116,20 +116,19 @@ function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$Pl
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = @{}; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
-        State = @{ Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{} }; Signatures = @{}; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
+        State = @{ Phases = [ordered]@{}; Resources = [ordered]@{}; Checked = @{}; LeftOut = [ordered]@{} }; Signatures = @{}; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
     foreach ($one in $Plan.signatures.PSObject.Properties) { $session.Signatures[$one.Name] = $one.Value }
     try { $downloads = ConvertFrom-Json -InputObject ($utf8.GetString([System.Convert]::FromBase64String($Secrets.DOWNLOADS))) }
     # The message of PowerShell quotes the text, which has secrets.
     catch { throw 'the addresses of private artifacts are not valid JSON in base64' }
     foreach ($one in $Plan.artifacts.PSObject.Properties) {
-        $path = "$Root\artifacts\$($one.Value.sha256)"
         # A private artifact has another URL, with a query, and a header for the first host.
         $private = $downloads.PSObject.Properties[$one.Name]
         $from, $authorization = if ($null -ne $private) { $private.Value.url, $private.Value.authorization } else { $one.Value.url, '' }
         $session.Artifacts[$one.Name] = @{
             Name = $one.Name; Url = [System.Uri]$one.Value.url; From = [System.Uri]$from; Authorization = [string]$authorization
-            Digest = $one.Value.sha256; Size = $one.Value.size; Path = $path
+            Digest = $one.Value.sha256; Size = $one.Value.size; Path = "$Root\artifacts\$($one.Value.sha256)"
         }
     }
     # The blocks of the kinds run in this module, with its settings.
@@ -169,8 +168,8 @@ function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$En
 function Invoke-Set { [CmdletBinding()] param($Session, $Entry)
     $Entry.Clock.Start()
     $context = @{
-        Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries
-        Files = $Session.Plan.files; Signatures = $Session.Signatures; Checked = $Session.State.Checked
+        Id = $Entry.Id; Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds; Registries = $Session.Registries
+        Files = $Session.Plan.files; Signatures = $Session.Signatures; Checked = $Session.State.Checked; LeftOut = $Session.State.LeftOut
     }
     if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
     if ($null -ne $Entry.Artifact) {
@@ -221,9 +220,9 @@ function Invoke-Entry { [CmdletBinding()] param($Session, $Entry, [switch]$Quiet
 function Invoke-Prefetch { [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
     $missing = @(foreach ($entry in $Entries) {
             if ($null -eq $entry.Artifact) { continue }
-            try { $reasons = (Read-Entry -Session $Session -Entry $entry).Reasons }
-            catch { throw (Get-EntryFailure -Entry $entry -ErrorRecord $_) }
-            if ($reasons.Count -gt 0) { $entry }
+            # One that cannot be read yet may be set in this phase: an image, before its runtime runs.
+            try { if ((Read-Entry -Session $Session -Entry $entry).Reasons.Count -gt 0) { $entry } }
+            catch { $entry }
         })
     try { Receive-EntryArtifact -Session $Session -Entries $missing -TimeoutSeconds $TimeoutSeconds }
     catch {
@@ -283,10 +282,11 @@ function Write-Report { [CmdletBinding()] param($Session, $Facts)
             [ordered]@{ id = $entry.Id; phase = $entry.Phase; step = $entry.Step; kind = $entry.Kind; status = $saved.status; ms = $saved.ms; facts = $Facts[$entry.Id] }
         })
     $signatures = [ordered]@{}
-    foreach ($digest in Get-SortedText -Text @($Session.Signatures.Keys)) { $signatures[$digest] = if ($Session.State.Checked.ContainsKey($digest)) { 'machine' } else { 'host' } }
+    $signed = @($Session.Signatures.Keys | Where-Object -FilterScript { $null -ne $Session.Signatures[$_] })
+    foreach ($digest in Get-SortedText -Text $signed) { $signatures[$digest] = if ($Session.State.Checked.ContainsKey($digest)) { 'machine' } else { 'host' } }
     Write-TextFile -Path $Session.ReportPath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                 report_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target
-                machine = (Get-MachineFact); phases = $phases; resources = $resources; signatures = $signatures
+                machine = (Get-MachineFact); phases = $phases; resources = $resources; signatures = $signatures; left_out = $Session.State.LeftOut
             }))
     Write-EventLine -Session $Session -Fields ([ordered]@{ event = 'report'; path = $Session.ReportPath; sha256 = (Get-Digest -Path $Session.ReportPath) })
 }
@@ -296,23 +296,24 @@ function Invoke-Sequence { [CmdletBinding()] param($Session, [object[]]$Earlier,
     Assert-Order -Session $Session -Earlier $Earlier -Own $Own
     $saved = $Session.State.Phases[$Own.name]
     $restart = $null -ne $saved -and $saved.restart
-    # A restart that an unfinished run needed is still needed. The restart after a finished run has happened.
-    $Session.Restart = $restart -and $Own.restart -and $saved.status -cne 'finished'
+    # A restart that a run needed is still needed. A start of Windows removes the volatile key of a finished run.
+    $Session.Restart = $restart -and $Own.restart -and ($saved.status -cne 'finished' -or (Test-RegistryKey -Key 'HKLM:\SOFTWARE\imagegen-restart'))
     $Session.State.Phases[$Own.name] = [ordered]@{ status = 'started'; changed = 0; restart = $restart; ms = [long]0 }
     $names = @($Earlier | ForEach-Object -Process { $_.name })
     foreach ($entry in $Session.Entries) { if ($names -ccontains $entry.Phase -and -not $entry.Repeated) { Invoke-Entry -Session $Session -Entry $entry -Quiet } }
+    # Before the downloads: the host of an artifact may have a certificate that Windows trusts only with these.
+    foreach ($entry in $Entries) { if ($entry.Kind -ceq 'certificate') { Invoke-Entry -Session $Session -Entry $entry } }
     Invoke-Prefetch -Session $Session -Entries $Entries -TimeoutSeconds ([int][Math]::Max(1, $Own.timeout_s - $Clock.Elapsed.TotalSeconds))
-    foreach ($entry in $Entries) { Invoke-Entry -Session $Session -Entry $entry }
+    foreach ($entry in $Entries) { if ($entry.Kind -cne 'certificate') { Invoke-Entry -Session $Session -Entry $entry } }
     $last = $Own.name -ceq @($Session.Plan.phases)[-1].name
     $facts = if ($last) { Confirm-Plan -Session $Session }
     if (Test-RestartPending) { $Session.Restart = $true }
-    if ($Session.Restart -and -not $Own.restart) {
-        throw (Get-Failure -ExitCode 6 -Message "a restart is needed after $($Own.name), but the plan has none there")
-    }
+    if ($Session.Restart -and -not $Own.restart) { throw (Get-Failure -ExitCode 6 -Message "a restart is needed after $($Own.name), but the plan has none there") }
     Clear-Tree -Path "$($Session.Root)\artifacts"
     $record = $Session.State.Phases[$Own.name]
     $record.status = 'finished'
     $record.restart = $record.restart -or $Session.Restart
+    if ($Session.Restart) { Use-RegistryKey -Key 'HKLM:\SOFTWARE\imagegen-restart' -Create -Options Volatile -Use { } }
     $record.ms = $Clock.ElapsedMilliseconds
     Save-State -Session $Session
     if ($last) { Write-Report -Session $Session -Facts $facts }

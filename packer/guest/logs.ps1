@@ -8,7 +8,7 @@ $script:Places = @(
     @('imagegen', 'C:\ProgramData\imagegen', '*.log'), @('imagegen', 'C:\ProgramData\imagegen', 'state.json'),
     @('cbs', 'C:\Windows\Logs\CBS', 'CBS.log'), @('dism', 'C:\Windows\Logs\DISM', 'dism.log'),
     @('panther', 'C:\Windows\Panther', 'setup*.log'), @('sysprep', 'C:\Windows\System32\Sysprep\Panther', 'setup*.log'),
-    @('containerd', 'C:\ProgramData\containerd', '*.log'), @('kubelet', 'C:\var\log\kubelet', '*.log'),
+    @('containerd', 'C:\var\log\containerd', '*.log'), @('kubelet', 'C:\var\log\kubelet', '*.log'),
     @('csi-proxy', 'C:\var\log\csi-proxy', '*.log'), @('cri-dockerd', 'C:\var\log\cri-dockerd', '*.log'),
     @('cloudbase-init', 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log', '*.log')
 )

@@ -8,7 +8,7 @@ function Get-EntryError { [CmdletBinding()] param([int]$ExitCode, [string]$Messa
     $failure
 }
 
-# The arguments by name: full names in any case, each once. PowerShell passes -Name:value as two words.
+# The valid arguments by name: full names in any case, each once. PowerShell passes -Name:value as two words.
 function Read-Argument { [CmdletBinding()] param([string[]]$Word)
     $given = @{}
     for ($index = 0; $index -lt $Word.Count; $index++) {
@@ -24,24 +24,13 @@ function Read-Argument { [CmdletBinding()] param([string[]]$Word)
         if ($index -ge $Word.Count -or $Word[$index] -match '\A-') { throw (Get-EntryError -ExitCode 2 -Message "$name has no value") }
         $given[$name] = $Word[$index]
     }
-    return $given
-}
-
-function Assert-Argument { [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
-        if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
+        if ([string]::IsNullOrEmpty($given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
+        if ($name.EndsWith('Sha256') -and $given[$name] -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message "$name must be 64 lower-case hex digits") }
     }
-    foreach ($name in '-BundleSha256', '-PlanSha256') {
-        if ($Given[$name] -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message "$name must be 64 lower-case hex digits") }
-    }
-    if ($Given['-Phase'] -ceq 'all' -and -not $Given.ContainsKey('-Check')) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
-    if (-not [System.IO.File]::Exists($Given['-Bundle'])) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $($Given['-Bundle'])") }
-}
-
-# Called before the folder has content. Uses SIDs, because names are localised.
-function Protect-Folder { [CmdletBinding()] param([string]$Path)
-    $output = & ([System.IO.Path]::Combine($env:SystemRoot, 'System32', 'icacls.exe')) $Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'
-    if ($LASTEXITCODE -ne 0) { throw "icacls ended with ${LASTEXITCODE}: $($output -join ' ')" }
+    if ($given['-Phase'] -ceq 'all' -and -not $given.ContainsKey('-Check')) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check') }
+    if (-not [System.IO.File]::Exists($given['-Bundle'])) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $($given['-Bundle'])") }
+    return $given
 }
 
 # Retries, because a virus scanner may hold a file for a moment. A file is overwritten before: the snapshot of a disk also has the blocks of deleted files.
@@ -59,6 +48,19 @@ function Remove-Path { [CmdletBinding()] param([string]$Path)
         }
         catch { if ($clock.Elapsed.TotalSeconds -gt 30) { throw } }
         Start-Sleep -Milliseconds 100
+    }
+}
+
+# A file that one process at a time can open, until it ends in whatever way. Another process waits.
+function Open-Lock { [CmdletBinding()] param([string]$Path, [System.IO.FileOptions]$Options, [int]$Seconds)
+    $mode, $access, $share = [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ($true) {
+        try { return (New-Object -TypeName System.IO.FileStream -ArgumentList $Path, $mode, $access, $share, 1, $Options) }
+        # 0x80070020: another process has it open.
+        catch { if ($clock.Elapsed.TotalSeconds -ge $Seconds -or $_.Exception.GetBaseException().HResult -ne -2147024864) { throw } }
+        if ($clock.Elapsed.TotalSeconds -lt 1) { [System.Console]::Out.WriteLine("another run of the engine is in progress on this machine: waiting until it ends, for up to $Seconds s") }
+        Start-Sleep -Seconds 1
     }
 }
 
@@ -111,7 +113,7 @@ function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
 
 $code = 1
 $root = 'C:\ProgramData\imagegen'
-$lock = $null
+$lock, $check = $null, $false
 # Base64, of nothing and of {}.
 $secrets = @{ REGISTRIES = ''; DOWNLOADS = 'e30=' }
 try {
@@ -120,25 +122,27 @@ try {
     if ([System.IO.File]::Exists($file) -and @($args) -notcontains '-Check') {
         $text = [System.IO.File]::ReadAllText($file)
         Remove-Path -Path $file
-        # Packer sends only the rest, or nothing, if it has to repeat the upload.
-        if ($text -cnotmatch '\A\$env:IMAGEGEN_') { throw 'Packer did not upload all credentials, because the connection was interrupted: start the build again' }
+        # Packer sends only the rest, or nothing, if it has to repeat the upload. Our variables come first, and each value is base64.
+        if ($text -cnotmatch '\A(\$env:IMAGEGEN_[A-Z]+="(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";\s*)+(\$env:(?!IMAGEGEN_)\w+="[^"]*";\s*)*\z') { throw 'Packer did not upload all credentials, because the connection was interrupted: start the build again' }
         foreach ($found in [regex]::Matches($text, 'IMAGEGEN_(REGISTRIES|DOWNLOADS)="([A-Za-z0-9+/=]+)"')) { $secrets[$found.Groups[1].Value] = $found.Groups[2].Value }
     }
     # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
     $given = Read-Argument -Word $args
-    Assert-Argument -Given $given
     $check = $given.ContainsKey('-Check')
     if ($check) {
-        # In a folder where only administrators can prepare anything. The lock keeps a second -Check out, and ends with this process, however that ends.
+        # In a folder where only administrators can prepare anything. A second -Check ends at once.
         $root = [System.IO.Path]::Combine($env:SystemRoot, 'imagegen-check')
-        $mode, $access, $share = [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None
-        $lock = New-Object -TypeName System.IO.FileStream -ArgumentList "${root}.lock", $mode, $access, $share, 1, ([System.IO.FileOptions]::DeleteOnClose)
+        $lock = Open-Lock -Path "${root}.lock" -Options DeleteOnClose -Seconds 0
         # A killed -Check left it.
         Remove-Path -Path $root
     }
     $null = [System.IO.Directory]::CreateDirectory($root)
-    Protect-Folder -Path $root
+    # Before the folder has content. By SIDs, because names are localised.
+    $output = & ([System.IO.Path]::Combine($env:SystemRoot, 'System32', 'icacls.exe')) $root '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'
+    if ($LASTEXITCODE -ne 0) { throw "icacls ended with ${LASTEXITCODE}: $($output -join ' ')" }
+    # If the connection breaks, Packer starts a phase again beside the engine that still runs. Packer's own timeout of the phase is shorter.
+    if (-not $check) { $lock = Open-Lock -Path "$root\engine.lock" -Options None -Seconds 86400 }
     $folder = [System.IO.Path]::Combine($root, 'bundle')
     Expand-Bundle -Path $given['-Bundle'] -Digest $given['-BundleSha256'] -Folder $folder
     $plan = Read-Plan -Folder $folder -Digest $given['-PlanSha256']
@@ -152,13 +156,13 @@ catch {
 }
 finally {
     # Ctrl-C runs only this block, and no catch block.
-    if ($null -ne $lock) {
+    if ($check -and $null -ne $lock) {
         try { Remove-Path -Path $root }
         catch {
             $code = 1
             [System.Console]::Out.WriteLine("failed: $root could not be removed: $($_.Exception.GetBaseException().Message)")
         }
-        $lock.Dispose()
     }
+    if ($null -ne $lock) { $lock.Dispose() }
 }
 exit $code

@@ -173,6 +173,7 @@ def make_crl(
     revoked: Sequence[tuple[Identity, datetime.datetime, x509.ReasonFlags | None]] = (),
     *,
     key: Key | None = None,
+    key_id_of: Identity | None = None,
     until: datetime.datetime = END,
 ) -> bytes:
     """A CRL in PEM."""
@@ -182,6 +183,9 @@ def make_crl(
         .last_update(START)
         .next_update(until)
     )
+    if key_id_of:
+        key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(key_id_of.key.public_key())
+        builder = builder.add_extension(key_id, critical=False)
     for identity, since, reason in revoked:
         row = x509.RevokedCertificateBuilder().serial_number(identity.certificate.serial_number).revocation_date(since)
         if reason:

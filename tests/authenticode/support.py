@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
 
-    from imagegen.authenticode.model import Catalogue, Trust, Verification
+    from imagegen.authenticode.model import Catalogue, SignerStrength, Trust, Verification
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -37,6 +37,7 @@ def trust(
     now: datetime.datetime = NOW,
     crls: Sequence[bytes] = (),
     intermediates: Sequence[Identity] = (),
+    strength: SignerStrength | None = None,
 ) -> Trust:
     """What trusts these roots, or else those of the PKI that most tests use."""
     chosen = roots or (pki().root, pki().clock_root)
@@ -46,6 +47,7 @@ def trust(
         intermediates=[identity.pem for identity in intermediates],
         crls=crls,
         public_roots=False,
+        strength=strength,
     )
 
 

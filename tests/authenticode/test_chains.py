@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from imagegen.artifacts.crl_use import CrlUse
 from imagegen.authenticode import chains
-from imagegen.authenticode.model import Verdict
+from imagegen.authenticode.model import SignerStrength, Verdict
+from imagegen.errors import VerificationError
 from tests.authenticode.pki import (
     CODE,
     END,
@@ -420,6 +423,54 @@ def test_revocation(crls: Sequence[bytes], options: Options | None, verdict: Ver
 def test_whether_every_certificate_was_looked_up(crls: Sequence[bytes], checked: bool) -> None:
     found = judge(sign_pe(fixture("program.exe"), pki().signer), "x.exe", trust(crls=crls))
     assert found.signatures[0].is_revocation_checked is checked
+
+
+def test_a_crl_of_a_ca_that_may_not_sign_crls_counts_for_nothing() -> None:
+    ca = make_ca(ROOT, key_usages=["key_cert_sign"])
+    signer = make_signer(ca)
+    crls = [make_crl(ca, [(signer, STAMPED, None)]), make_crl(ROOT)]
+    found = judge(sign_pe(fixture("program.exe"), signer), "x.exe", trust(crls=crls))
+    assert (found.verdict, found.signatures[0].is_revocation_checked) == (V.VALID, False)
+
+
+@pytest.mark.parametrize(
+    ("crl", "forged"),
+    [
+        (make_crl(pki().ca, key=pki().clock.key), True),
+        (make_crl(pki().ca, key=pki().clock.key, key_id_of=pki().ca), True),
+        # Another key of a CA with this name signed it, and it says so.
+        (make_crl(pki().ca, key=pki().clock.key, key_id_of=pki().clock), False),
+        (make_crl(pki().clock_root), False),
+        (make_crl(pki().ca), False),
+    ],
+)
+def test_a_crl_that_its_ca_did_not_sign_is_refused(crl: bytes, *, forged: bool) -> None:
+    found = judge(sign_pe(fixture("program.exe"), pki().signer), "x.exe", trust())
+    crls = CrlUse({"signing.crl": crl})
+    with pytest.raises(VerificationError, match="did not sign it") if forged else contextlib.nullcontext():
+        crls.note([found.signatures[0].chain])
+
+
+RSA_SIGNER = make_signer(make_ca(ROOT, key=rsa_key(1)), key=rsa_key())
+SHA1_SIGNER = with_digest(RSA_SIGNER, "sha1")
+
+
+@pytest.mark.parametrize(
+    ("signer", "strength", "verdict", "reason"),
+    [
+        (RSA_SIGNER, SignerStrength(least_rsa_bits=RSA_SIGNER.key.key_size), V.VALID, ""),
+        (RSA_SIGNER, SignerStrength(least_rsa_bits=16384), V.WEAK_CERTIFICATE, "bits, but 16384 are required"),
+        (pki().signer, SignerStrength(least_rsa_bits=16384), V.VALID, ""),
+        (SHA1_SIGNER, SignerStrength(), V.VALID, ""),
+        (SHA1_SIGNER, SignerStrength(sha1_certificates=False), V.WEAK_CERTIFICATE, "is signed with SHA-1 or weaker"),
+        (RSA_SIGNER, SignerStrength(sha1_certificates=False), V.VALID, ""),
+    ],
+)
+def test_a_signer_is_as_strong_as_the_config_requires(
+    signer: Identity, strength: SignerStrength, verdict: Verdict, reason: str
+) -> None:
+    found = _judge(signer, strength=strength)
+    assert (found[0], reason in found[1]) == (verdict, True), found
 
 
 @pytest.mark.parametrize(("now", "verdict"), [(NOW, V.VALID), (LATER, V.EXPIRED)])

@@ -112,6 +112,8 @@ INVALID: list[tuple[object, str]] = [
     ("CN=", "CN has no value"),
     ("CN=a,", "there is nothing after the last comma"),
     ("CN=a b=c, O", '"O" is not of the form CN=…, O="…"'),
+    ("CN=A; O=B", 'between attributes: write "," in its place, or CN="A; O=B" if it is part of the value'),
+    ("C=US, CN=A+O=B", '"CN=A+O=B" has "+" between attributes'),
     ('CN="a', 'is not of the form CN=…, O="…"'),
     ('CN="a"b', 'is not of the form CN=…, O="…"'),
     ("XY=a", 'unknown attribute "XY" (known: CN,'),

@@ -199,7 +199,8 @@ def test_a_token_in_ber_is_read() -> None:
     signer, data = make_signer(pki().ca, key=rsa_key(1)), fixture("program.exe")
     token = make_token(CLOCK, signature_value(sign_pe(data, signer)), STAMPED)
     ber = _indefinite(token, 6)
-    assert ber.count(b"\x30\x80") == 3
+    # The signature in it may have these bytes by chance.
+    assert ber.count(b"\x30\x80") >= 3
     assert b"\x24\x80" in ber
     found = judge(sign_pe(data, signer, Options(unsigned={TOKEN: [ber]})), "x.exe", trust(now=LATER))
     assert found.verdict is V.VALID, found.reason

@@ -25,6 +25,7 @@ from imagegen.build.folders import locked
 from imagegen.build.tools import cache_folder
 from imagegen.rehearsal.network.messages import Request, Response
 from tests.conftest import REPOSITORY
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ def azurite(folder: Path) -> Iterator[Host]:
         context = ssl.create_default_context()
         authority.configure_trust(context)
         base = f"https://127.0.0.1:{_port(process)}"
-        yield Host(opened.enter_context(httpx.Client(base_url=base, verify=context, trust_env=False, timeout=60)))
+        yield Host(opened.enter_context(httpx.Client(base_url=base, verify=context, trust_env=False, timeout=HANG_S)))
 
 
 def _port(process: subprocess.Popen[str]) -> str:

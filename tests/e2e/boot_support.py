@@ -65,7 +65,8 @@ def capture_with_bundle(
     artifacts = make_artifacts(prepared.steps, sign)
     accounts = spec.settings.restricted_address_users
     machine = stock_windows(folder, release=spec.config.windows.release, cloud=spec.provider, accounts=accounts)
-    tree = pipeline.render_tree(pipeline.decide(prepared, lock or make_test_lock(config, target)))
+    lock = lock or _call_unsigned(make_test_lock(config, target), prepared)
+    tree = pipeline.render_tree(pipeline.decide(prepared, lock))
     with tempfile.TemporaryDirectory() as scratch:
         write_tree(tree, Path(scratch) / "tree")
         expected = tree_of.expected_from_tree(Path(scratch) / "tree")
@@ -88,6 +89,15 @@ def capture_with_bundle(
     outcome = generalise(machine, cloud=spec.provider)
     assert outcome.exit_code == 0, outcome.output
     return machine, Bundle.of_tree(expected)
+
+
+def _call_unsigned(lock: Lock, prepared: pipeline.PreparedTarget) -> Lock:
+    """The lock as if no file of an artifact that must be signed were a program: nobody signs these stand-ins."""
+    entries = dict(lock.artifacts)
+    for name, request in prepared.signatures.items():
+        used = sorted(request.used.select(entries[name].members))
+        entries[name] = entries[name].model_copy(update={"signed": {}, "not_programs": used})
+    return lock.model_copy(update={"artifacts": entries})
 
 
 def make_image(target: str, folder: Path, config: loading.Loaded | None = None) -> Image:

@@ -379,10 +379,12 @@ class Product:
             with_publish=True,
         )
 
-    def _build_tree(self, _tools: object, tree: Path, *, variables: Mapping[str, str], **_rest: object) -> str:
+    def _build_tree(self, *_: object, variables: Mapping[str, str], **_rest: object) -> str:
         assert self.cloud is not None
         assert self.plan is not None
-        (tree.parent / "report.json").write_text(json.dumps(report_of(self.plan)))
+        report = Path(variables["report_file"])
+        report.parent.mkdir(exist_ok=True)
+        report.write_text(json.dumps(report_of(self.plan)))
         made = self.cloud.make_image(self.plan, variables)
         if self.cloud.packer_dies:
             raise BuildError(KILLED)

@@ -26,6 +26,7 @@ from imagegen.rehearsal.clouds.azure.options import default_marketplace
 from imagegen.rehearsal.preparation import prepare_setup
 from imagegen.rehearsal.sandbox import Sandbox
 from tests.conftest import REPOSITORY, load_today, make_test_lock
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,8 +41,12 @@ CloudT = TypeVar("CloudT")
 OptionsT = TypeVar("OptionsT")
 CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
 TARGETS = ("aws", "azure")
-# A whole rehearsed build takes some twenty seconds; one that hangs must not hang the suite.
-DEADLINE_S = 120.0
+DEADLINE_S = HANG_S
+# The requests that stop the machine and make an image of it.
+CAPTURES = {
+    "aws": {"ec2:StopInstances", "ec2:CreateImage"},
+    "azure": {"POST virtualmachines/deallocate", "POST virtualmachines/generalize", "PUT galleries/images/versions"},
+}
 
 
 @dataclasses.dataclass
@@ -154,7 +159,7 @@ class _StoppedByFaultError(Exception):
     """Raised in the watch of Packer, as `--rehearse` does."""
 
 
-class _Heard:
+class Heard:
     """A display that keeps what it is told."""
 
     def __init__(self) -> None:
@@ -206,7 +211,7 @@ def rehearse_tree(
     with sandbox_of(change_setup(setup), folder) as sandbox:
         prepare(sandbox)
         environ = sandbox.child_environ(os.environ)
-        heard = _Heard()
+        heard = Heard()
         code, words = _build(sandbox, target, folder, environ, heard)
         untriggered = sandbox.network.untriggered_injections
     assert untriggered == 0, "an injected fault was not triggered: the case shows nothing"
@@ -218,7 +223,7 @@ def rehearse_tree(
 
 
 def _build(
-    sandbox: Sandbox, target: str, folder: Path, environ: Mapping[str, str], heard: _Heard
+    sandbox: Sandbox, target: str, folder: Path, environ: Mapping[str, str], heard: Heard
 ) -> tuple[int, list[str]]:
     def watch() -> None:
         if sandbox.faults:

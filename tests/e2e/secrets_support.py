@@ -47,7 +47,7 @@ class CommandLines:
                 self.seen.add(entry.read_bytes())
 
     def having(self, markers: list[bytes]) -> list[bytes]:
-        return [line for line in self.seen if any(marker in line for marker in markers)]
+        return [line for line in list(self.seen) if any(marker in line for marker in markers)]
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from imagegen.rehearsal.machine.script_policy import runs_only_signed
 from imagegen.signing.block import without_signature
 from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
+from tests.deadlines import HANG_S
 from tests.e2e.boot_support import capture_with_bundle
 from tests.e2e.losses_support import Variant, find_losses
 from tests.signing_support import (
@@ -107,7 +108,8 @@ PATHS = {
     r"C:\k\pre-kubeadm\01-own.ps1": "join: ",
     r"C:\k\set-pod-network.ps1": "pod-network: ",
     r"C:\k\reset-node.ps1": "rejoin: ",
-    r"C:\k\common.psm1": "pod-network: ",
+    # kubelet's script imports it too, so the node does not join.
+    r"C:\k\common.psm1": "user-data: ",
 }
 
 
@@ -194,7 +196,7 @@ def imagegen(folder: Path, *arguments: object) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

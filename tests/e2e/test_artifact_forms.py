@@ -45,7 +45,7 @@ def test_an_archive_needs_no_ending(tmp_path: Path) -> None:
     assert manifest["inputs"]["artifacts"]["containerd"]["url"] == DOWNLOAD
     unpacked = [item for item in manifest["report"]["resources"] if item["id"] == "containerd/archive:containerd"]
     assert [sorted(item["facts"]["members"]) for item in unpacked] == [
-        ["containerd-shim-runhcs-v1.exe", "containerd.exe", "ctr.exe"]
+        ["containerd-shim-runhcs-v1.exe", "containerd-stress.exe", "containerd.exe", "ctr.exe"]
     ]
 
 

@@ -21,6 +21,7 @@ from imagegen.rehearsal.boot import drift
 from imagegen.rehearsal.machine.engine import run_entry
 from tests.attest_support import private_pem, public_pem
 from tests.conftest import TODAY
+from tests.deadlines import HANG_S
 from tests.e2e.rehearsal_support import CONFIG, imagegen, user_environ
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Built:
     checks: tuple[str, ...]
 
     def run(self, *words: str | Path, **environ: str) -> Completed:
-        return process.run(imagegen(*words), environ=user_environ(self.folder, **environ), timeout=60)
+        return process.run(imagegen(*words), environ=user_environ(self.folder, **environ), timeout=HANG_S)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,8 @@ def test_proof_of_a_build_holds_for_its_lock_and_its_node(built: Built) -> None:
     assert (signed.returncode, signed.stderr) == (0, "")
     node = built.folder / "check.txt"
     node.write_text(built.checks[0])
-    words = ("verify", built.manifest, "--key", built.folder / "a.pub", "--lock", built.lock, "--node", node)
+    documents = ("--key", built.folder / "a.pub", "--lock", built.lock, "--node", node)
+    words = ("verify", built.manifest, "--rehearsal", *documents)
     verified = built.run(*words, "--format", "json")
     assert verified.returncode == 0, verified.stderr
     checks = json.loads(verified.stdout)["checks"]
@@ -120,7 +122,7 @@ def test_proof_of_a_build_holds_for_its_lock_and_its_node(built: Built) -> None:
 def test_a_node_that_has_drifted_is_refused_by_the_file_that_changed(built: Built) -> None:
     node = built.folder / "drifted.txt"
     node.write_text(built.checks[1])
-    verified = built.run("verify", built.manifest, "--node", node)
+    verified = built.run("verify", built.manifest, "--rehearsal", "--node", node)
     assert verified.returncode == ExitCode.VERIFICATION
     assert f"{node}: kubernetes/file:C:\\k\\start-kubelet.ps1: has drifted: sha256 is " in verified.stderr
 
@@ -145,7 +147,7 @@ def test_a_cosign_on_the_path_signs_with_its_own_key(built: Built) -> None:
         *("--new-bundle-format=true", "--yes", "--key", str(built.folder / "cosign.key")),
         *("--use-signing-config=false", "--tlog-upload=false"),
     ]
-    assert built.run("verify", built.manifest, "--key", built.folder / "cosign.pub").returncode == 0
-    refused = built.run("verify", built.manifest, "--key", built.folder / "a.pub")
+    assert built.run("verify", built.manifest, "--rehearsal", "--key", built.folder / "cosign.pub").returncode == 0
+    refused = built.run("verify", built.manifest, "--rehearsal", "--key", built.folder / "a.pub")
     assert refused.returncode == ExitCode.VERIFICATION
     assert "has no valid signature by the Ed25519 key " in refused.stderr

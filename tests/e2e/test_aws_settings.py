@@ -28,6 +28,7 @@ from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
 from imagegen.rehearsal.winrm.server import WinRMServer
 from imagegen.templating import render_text
+from tests.deadlines import HANG_S
 from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-_DEADLINE_S = 120
+_DEADLINE_S = HANG_S
 _BASE = custom_image("hardened-windows-2022-*", "111122223333")
 _NETWORK: dict[str, Any] = {
     "vpc_id": "vpc-0123456789abcdef0",
@@ -116,7 +117,7 @@ def _plan(settings: Settings, run: RunFacts) -> BuildPlan:
     aws = provider("aws")
     base = aws.look_up_base(settings, aws.base_request(settings, {}), run)
     assert base.identity == {"owner": _BASE.owner, "name": _BASE.name}
-    versions = {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
+    versions = {"kubernetes": "1.36.4", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
     image = ImagePart("aws", {"release": "2022"}, base.identity, versions, (), {}, {}, {})
     return BuildPlan(image, BuildPart("node", "aws", base.place, {}, {}, {}, {}, {}), settings, 360)
 
@@ -171,7 +172,7 @@ def test_everything_at_once_is_built_found_and_published(network: Network, tmp_p
     built = aws.find_built(plan, run).image
     assert built is not None
     assert aws.read_built(plan, ended.stdout.partition("The artifacts of successful builds are:")[2], run) == built
-    assert built.name.startswith("platform-ami-windows-2022-v1.36.2-")
+    assert built.name.startswith("platform-ami-windows-2022-v1.36.4-")
     published = aws.publish(plan, built, run, console)
     assert [image.region for image in published.images] == ["eu-west-1", "us-east-1"]
     for image in published.images:

@@ -488,8 +488,8 @@ CASES = (
     Case(
         "token-where-users-read",
         "azure",
-        r"secrets: a secret of the user data is in C:\opt\token.txt",
-        make_data=command(r"echo {token} > C:\opt\token.txt"),
+        r"secrets: a secret of the user data is in C:\token.txt",
+        make_data=command(r"echo {token} > C:\token.txt"),
     ),
     Case(
         "token-in-utf-16",
@@ -575,13 +575,13 @@ CASES = (
         "azure",
         "join: kubeadm did not run",
         (
-            r"secrets: a secret of the user data is in C:\opt\token.txt",
+            r"secrets: a secret of the user data is in C:\token.txt",
             r"closed-folders: others than administrators may read or write C:\run\kubeadm (S-1-1-0: FullControl) (B9)",
         ),
         make_data=data(
             lambda _, join: (
                 "rem cmd\n"
-                rf"if exist C:\opt\starts.txt echo {join.token}> C:\opt\token.txt" + "\n"
+                rf"if exist C:\opt\starts.txt echo {join.token}> C:\token.txt" + "\n"
                 r"if exist C:\opt\starts.txt icacls C:\run\kubeadm /grant Everyone:(OI)(CI)F" + "\n"
                 r"echo start> C:\opt\starts.txt" + "\nexit 1002\n"
             )

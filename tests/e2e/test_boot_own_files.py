@@ -54,7 +54,9 @@ def _remove(path: str) -> Callable[[Machine], None]:
 
 
 def _open_tool(machine: Machine) -> None:
-    del machine.files.access_lists[fold(TOOL)]
+    # Its folder is closed as well.
+    for path in (TOOL, TOOL.rpartition("\\")[0]):
+        del machine.files.access_lists[fold(path)]
 
 
 def _open_script(machine: Machine) -> None:

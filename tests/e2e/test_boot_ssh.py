@@ -73,7 +73,7 @@ CASES: tuple[tuple[str, Change, str], ...] = (
     (
         "bad-option",
         append("Colour yes\n"),
-        f"ssh: sshd does not run: sshd.exe ended: {CONFIG} line 9: Bad configuration option: Colour",
+        f"ssh: sshd does not run: sshd.exe ended: {CONFIG} line 12: Bad configuration option: Colour",
     ),
     (
         "windows-own-config",

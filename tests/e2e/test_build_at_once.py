@@ -13,6 +13,7 @@ import pytest
 
 from imagegen.build.go_build import spare_memory_gb
 from imagegen.errors import ExitCode
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,7 @@ def test_a_termination_ends_every_build_and_leaves_nothing(tmp_path: Path) -> No
         while len(running) < expected:
             running += [int(line) for line in pids.read_text().split()]
         child.send_signal(signal.SIGTERM)
-        _, said = child.communicate(timeout=30)
+        _, said = child.communicate(timeout=HANG_S)
     assert child.returncode == ExitCode.INTERRUPTED, said
     for pid in running:
         with pytest.raises(ProcessLookupError):

@@ -17,6 +17,7 @@ from imagegen.rehearsal.boot.link_local import LinkLocal
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.clouds.azure.boot import AzurePlatform
 from imagegen.rehearsal.clouds.azure.wireserver import Report
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +87,7 @@ def services(tmp_path: Path) -> Services:
                 env={"http_proxy": link.url, "HOME": str(tmp_path)},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=HANG_S,
                 check=False,
             )
         assert ended.returncode == 0, ended.stderr

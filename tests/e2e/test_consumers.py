@@ -147,7 +147,7 @@ def test_each_program_reads_its_files(rendered: Mapping[Rendered, str]) -> None:
 
 
 def test_the_cluster_of_the_rehearsal_gives_kubelet_a_configuration_that_it_reads() -> None:
-    text = kubelet_config("1.36.2")["data"]["kubelet"]
+    text = kubelet_config("1.36.4")["data"]["kubelet"]
     assert refusals({Rendered("kubelet", text): "kubelet"}) == []
     assert refusals({Rendered("kubelet", text.replace("rotateCertificates", "rotateCertificate")): "kubelet"})
 
@@ -170,6 +170,7 @@ SPOILED: Final = [
     ("kube-proxy", "enableDSR: true", "enableDSR: 'on'", "cannot unmarshal string"),
     ("containerd", "discard_unpacked_layers", "discard_unpacked_layer", "discard_unpacked_layer"),
     ("containerd", "conf_dir = '", "conf_dir = 5 # '", "integer|int64"),
+    ("containerd", "ScrubLogs = true", "ScrubLog = true", "options of runhcs-.*ScrubLog"),
     ("containerd-hosts", 'capabilities = ["pull", "resolve"]', "capabilities = 5", "the file names no mirror"),
     ("docker", '"hosts"', '"host"', 'unknown field "host"'),
     ("docker", '"max-file": "5"', '"max-file": 5', "cannot unmarshal number"),

@@ -267,7 +267,7 @@ def test_a_certificate_of_a_stranger_is_refused_at_once(server: Server, into: Pa
             console=Console(io.StringIO(), plain=True),
             pause=server.pauses.append,
         )
-    assert "SSL_CERT_FILE" in raised.value.hint
+    assert "artifacts.ca" in raised.value.hint
     assert server.pauses == []
 
 
@@ -336,8 +336,8 @@ def test_a_proxy_of_another_kind_is_refused_without_showing_it() -> None:
     assert "hunter2" not in raised.value.message
 
 
-def test_the_proxy_is_used(server: Server, into: Path) -> None:
-    with pytest.raises(RefusedError, match="403"):
+def test_the_proxy_is_used_and_named_where_it_refuses(server: Server, into: Path) -> None:
+    with pytest.raises(RefusedError, match=f"the proxy {server.url} refuses the connection: 403") as raised:
         fetch(
             "https://dl.k8s.io/x",
             into,
@@ -345,7 +345,23 @@ def test_the_proxy_is_used(server: Server, into: Path) -> None:
             console=Console(io.StringIO(), plain=True),
             pause=server.pauses.append,
         )
-    assert {line for line, _ in server.asked} == {"CONNECT dl.k8s.io:443"}
+    assert [line for line, _ in server.asked] == ["CONNECT dl.k8s.io:443"]
+    assert "HTTPS_PROXY" in raised.value.hint
+
+
+@pytest.mark.parametrize("proxy", ["http://u:hunter2@127.0.0.1:1", "http://u:hunter2@no-such-host.invalid:3128"])
+def test_a_proxy_that_is_down_is_named_without_its_password(proxy: str, into: Path) -> None:
+    with pytest.raises(RefusedError) as raised:
+        fetch(
+            "https://dl.k8s.io/x",
+            into,
+            environ={"HTTPS_PROXY": proxy},
+            console=Console(io.StringIO(), plain=True),
+            pause=lambda _: None,
+        )
+    assert f"the proxy {proxy.replace('u:hunter2@', '')} cannot be reached: " in raised.value.message
+    assert "HTTPS_PROXY" in raised.value.hint
+    assert "hunter2" not in raised.value.message
 
 
 def _words(error: ImagegenError) -> list[str]:

@@ -13,6 +13,7 @@ from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import process
 from imagegen.cli.main import READER_LEFT
 from imagegen.errors import ExitCode
+from tests.deadlines import HANG_S
 from tests.e2e.rehearsal_support import CONFIG, loaded, stock_lock, user_environ
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def _shell(script: str, folder: Path) -> process.Completed:
     argv = ["/bin/bash", "-c", script.format(**places)]
     # A limit of file sizes would also cut the interpreter's own compiled files short.
     environ = user_environ(folder, PYTHONDONTWRITEBYTECODE="1")
-    return process.run(argv, environ=environ, cwd=folder, timeout=60)
+    return process.run(argv, environ=environ, cwd=folder, timeout=HANG_S)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is Linux'")  # noqa: PTH110 - not a file of ours

@@ -15,6 +15,7 @@ import pytest
 from imagegen.build import process
 from imagegen.errors import ExitCode
 from imagegen.rehearsal.faults.table import FAULTS
+from tests.deadlines import HANG_S
 from tests.e2e.rehearsal_support import CONFIG, TARGETS, imagegen, processes_with, user_environ
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 
 # Most of them wait for a cloud, for Packer's plugin or for a timeout.
 _AT_ONCE = 5
-_DEADLINE_S = 400.0
+_DEADLINE_S = HANG_S
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +79,13 @@ CASES = {
         Case(("winrm-away",), ("rehearsal passed in ",)),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(
+            ("wrong-report",),
+            (
+                "error: no image was made: the report is of another build: plan_sha256 is 000",
+                "  the logs of the machine",
+            ),
+        ),
+        Case(
             ("quota",),
             ("trying m5.large", "error: Packer failed: Error launching source instance", "VcpuLimitExceeded"),
         ),
@@ -112,6 +120,13 @@ CASES = {
             ("error: Packer failed: Script exited with non-zero exit status: 1.", "  the logs of the machine: "),
         ),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
+        Case(
+            ("wrong-report",),
+            (
+                "error: no image was made: the report is of another build: plan_sha256 is 000",
+                "  the logs of the machine",
+            ),
+        ),
         Case(("quota",), ("trying Standard_D4as_v5", "error: Packer failed: ", "QuotaExceeded")),
         Case(
             ("html-page",),

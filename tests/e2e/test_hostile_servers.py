@@ -13,29 +13,32 @@ import io
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen.artifacts import arrival, connection, download, registry
+from imagegen.artifacts.ca_hosts import find_ca_hosts
 from imagegen.artifacts.cache import Cache
 from imagegen.artifacts.credentials import Address
 from imagegen.artifacts.lock import LockedArtifact
 from imagegen.artifacts.lookup import Sources, lock_artifacts
 from imagegen.artifacts.registry import ask_over_https
-from imagegen.artifacts.request import ArtifactRequest, PublishedDigest
+from imagegen.artifacts.request import ArtifactRequest, PublishedDigest, host_of
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 from imagegen.hosts import ANY_HOST, HostPolicy
+from tests.deadlines import HANG_S
 from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 
@@ -91,6 +94,7 @@ class Case:
     kind: type[ImagegenError] = RefusedError
     forever: bool = False
     hosts: HostPolicy = ANY_HOST
+    attempts: int | None = None
 
 
 def moved(location: str) -> Answer:
@@ -130,7 +134,7 @@ CASES = {
     "redirect loop": Case([moved("/tool.exe")], "was redirected more than 10 times", ConfigError, forever=True),
     "slow drip of the file": Case([Answer(body=DATA, drip_s=0.05)], "bytes arrived within", forever=True),
     "slow drip of the headers": Case(
-        [Answer(drips_headers=True, drip_s=0.05)], "no response within 0.3 s", forever=True
+        [Answer(drips_headers=True, drip_s=0.05)], "no response within 0.3 s", forever=True, attempts=1
     ),
     "another range": Case([FIRST, part(999, len(DATA))] * 6, "the server sent another range than requested"),
     "another total": Case(
@@ -190,10 +194,11 @@ def test_a_server_that_misbehaves_is_refused_by_name(
     server: Server, cache: Cache, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, port = CASES[name], server.url.rpartition(":")[2]
-    if any(answer.drip_s for answer in case.answers):
-        # What takes minutes takes a moment. Any other server has its time, however busy this machine is.
+    # What takes minutes takes a moment. Any other server has its time, however busy this machine is.
+    if any(answer.drips_headers for answer in case.answers):
+        monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", 0.3)
+    elif any(answer.drip_s for answer in case.answers):
         monkeypatch.setattr(arrival, "PACE_S", 0.2)
-        monkeypatch.setattr(connection, "RESPONSE_TIMEOUT_S", 0.3)
     server.answers = [*case.answers]
     server.forever = case.answers[0] if case.forever else None
     hosts = HostPolicy.of([host.replace("port", port) for host in case.hosts.allowed], case.hosts.denied)
@@ -203,6 +208,7 @@ def test_a_server_that_misbehaves_is_refused_by_name(
     assert time.monotonic() - began < BOUND_S
     assert case.says.replace("PORT", port) in refused.value.message
     assert type(refused.value) is case.kind
+    assert case.attempts in (None, len(server.asked))
     assert left_in(cache) == []
 
 
@@ -294,6 +300,25 @@ def test_a_certificate_of_a_stranger_is_refused_at_once(server: Server, cache: C
     assert left_in(cache) == []
 
 
+def test_an_authority_of_the_config_is_trusted_and_the_lock_says_who_needs_it(server: Server, cache: Cache) -> None:
+    """Whatever this machine trusts: the builder does not have its store."""
+    server.forever = Answer(body=DATA, headers=TAG)
+    der = ssl.PEM_cert_to_DER_cert(Path(server.ca).read_text())
+    trusting = dataclasses.replace(ANY_HOST, authorities=(der,))
+    found = lock(dataclasses.replace(server, ca=""), cache, trusting)
+    assert found.sha256 == SHA256
+    url, name = f"{server.url}/tool.exe", host_of(server.url)
+    console, bundle = Console(io.StringIO(), plain=True), {"SSL_CERT_FILE": server.ca}
+    sources = Sources(environ={}, cache=cache, ask=ask_over_https({}, console), console=console)
+    # A bundle of the environment has the place of the public authorities.
+    for hosts, environ, needs in ((trusting, {}, True), (ANY_HOST, {}, False), (trusting, bundle, False)):
+        asking = dataclasses.replace(sources, hosts=hosts, environ=environ)
+        assert find_ca_hosts({"tool": url}, {}, asking) == {name: needs}
+    asked = len(server.asked)
+    assert find_ca_hosts({"tool": url}, {name: True}, sources) == {name: True}
+    assert len(server.asked) == asked
+
+
 @contextlib.contextmanager
 def speaking(data: bytes) -> Iterator[str]:
     """The address of a server that sends these bytes to everybody and speaks no TLS."""
@@ -382,7 +407,7 @@ def test_two_locks_use_one_cache_at_the_same_time(server: Server, cache: Cache, 
     """With a limit of nothing, each removes at once what neither of them holds."""
     server.forever = Answer(body=DATA, headers=TAG)
     with locking(server, cache, limit) as one, locking(server, cache, limit) as two:
-        ended = [process.communicate(timeout=60) for process in (one, two)]
+        ended = [process.communicate(timeout=HANG_S) for process in (one, two)]
     assert [out for out, _ in ended] == [f"{SHA256}\n"] * 2, ended
     left = [SHA256] if limit else []
     assert [one.sha256 for one in cache.files()] == left

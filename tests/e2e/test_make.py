@@ -11,6 +11,7 @@ import pytest
 
 from imagegen.build import process
 from tests.conftest import REPOSITORY
+from tests.deadlines import HANG_S
 
 pytestmark = pytest.mark.e2e
 
@@ -28,8 +29,8 @@ def _make(folder: Path, *words: str, timeout_s: float) -> process.Completed:
 
 @pytest.mark.parametrize("verb", ["build-aws", "build-azure", "validate"])
 def test_make_passes_args_on(verb: str, tmp_path: Path) -> None:
-    wanted = "--set kubernetes.version=1.36.3 --set 'name=x'"
-    done = _make(REPOSITORY, "-n", verb, f"ARGS={wanted}", f"OUT={tmp_path}", timeout_s=30)
+    wanted = "--set kubernetes.version=1.36.5 --set 'name=x'"
+    done = _make(REPOSITORY, "-n", verb, f"ARGS={wanted}", f"OUT={tmp_path}", timeout_s=HANG_S)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].endswith(f" {wanted}")
 
@@ -46,7 +47,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def _golden(folder: Path) -> process.Completed:
-    return _make(folder, "golden", f"BIN={Path(sys.executable).parent}", "GOLDENS=tests/golden", timeout_s=300)
+    return _make(folder, "golden", f"BIN={Path(sys.executable).parent}", "GOLDENS=tests/golden", timeout_s=HANG_S)
 
 
 def _texts(folder: Path) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -17,7 +18,7 @@ from imagegen.rehearsal.boot.image import describe_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.network.registries import make_image
 from imagegen.resources.image_name import ImageName
-from tests.conftest import load_today
+from tests.conftest import REPOSITORY, load_today
 from tests.e2e.rehearsal_support import DEADLINE_S, imagegen, sandbox_of, setup_of, user_environ
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ IMAGES = ["mcr.microsoft.com/windows/nanoserver:ltsc2022", "library/nginx", "reg
 CONFIG: dict[str, Any] = {
     "name": "mirrored",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "targets": {"aws": {"region": "us-east-1", "network": {"allowed_cidrs": ["198.51.100.0/24"]}}},
 }
 RUNTIMES: dict[str, dict[str, Any]] = {
@@ -103,11 +104,12 @@ def _fill(config: Path, mirror: Path, folder: Path) -> dict[str, Any]:
 def _closed(folder: Path, own_urls: Mapping[str, str]) -> Path:
     """The config for the closed network, with the lock that was made outside."""
     (folder / "closed.lock.json").write_bytes((folder / "open.lock.json").read_bytes())
+    shutil.copy(REPOSITORY / "tests" / "rules" / "download-ca-valid" / "files" / "present.pem", folder / "ca.pem")
     return _write(
         folder / "closed.yaml",
         {
             "extends": "open.yaml",
-            "artifacts": {"mirror": MIRROR, "allowed_hosts": ["mirror.example.com"]},
+            "artifacts": {"mirror": MIRROR, "allowed_hosts": ["mirror.example.com"], "ca": ["ca.pem"]},
             "executables": [{"url": f"{MIRROR}/{own_urls['executables[0].url']}", "path": "C:\\tools\\tool.exe"}],
         },
     )
@@ -158,6 +160,8 @@ def test_a_closed_network_builds_and_boots_from_its_mirror(runtime: str, tmp_pat
     inside = read_lock(closed.with_name("closed.lock.json"))
     assert inside is not None
     assert {name: one.model_copy(update={"index": None}) for name, one in inside.images.items()} == lock.images
+    # The authority of the sandbox has the place of the public ones.
+    assert inside.ca_hosts == {"mirror.example.com": False}
     manifest = json.loads(done.stdout)
     assert {*manifest["inputs"]["images"]} == {*lock.images}
     booted = boot_image(image, Runner(tmp_path, os.environ))

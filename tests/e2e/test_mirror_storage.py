@@ -44,7 +44,7 @@ pytestmark = pytest.mark.e2e
 CONFIG = {
     "name": "mirrored",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "runtime": {"containerd": {"version": "2.3.4"}},
     "images": ["library/nginx"],
     "targets": {"aws": {"region": "us-east-1", "network": {"allowed_cidrs": ["198.51.100.0/24"]}}},

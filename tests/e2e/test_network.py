@@ -27,6 +27,7 @@ from imagegen.rehearsal.network.network import Network
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
 from imagegen.rehearsal.winrm.server import WinRMServer
+from tests.deadlines import HANG_S
 from tests.e2e.rehearsal_support import cloud_of
 from tests.provider_answers import PLUGINS
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-_DEADLINE_S = 120
+_DEADLINE_S = HANG_S
 _DEFINITION = GalleryDefinition("images", "gallery", "win-2025")
 _BASE = "Windows_Server-2022-English-Core-Base-2026.11.11"
 _USER_DATA = "<powershell>\nWrite-Output bootstrap\n</powershell>\n"

@@ -32,7 +32,7 @@ BOOTSTRAP = r"C:\etc\kubernetes\bootstrap-kubelet.conf"
 CLIENT = r"C:\etc\kubernetes\kubelet.conf"
 CERTIFICATE = r"C:\var\lib\kubelet\pki\kubelet-client-current.pem"
 TAINTS = ("os=windows:NoSchedule", "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule")
-READS_FLAGS = b' + @(Read-KubeadmArgument -Path "$StateFolder\\kubeadm-flags.env")'
+READS_FLAGS = b" + @(Read-KubeadmArgument -Path $flags)"
 WAITS_FOR_FLAGS = next(line for line in SCRIPT.splitlines(keepends=True) if b"if ($joining)" in line)
 # kubelet's script runs 5 seconds after the service's start, and kubeadm writes its files one second after its own.
 AT_ONCE_S = 4.5
@@ -75,7 +75,7 @@ def join(
 @pytest.mark.parametrize(
     "after_s", [None, 0.0, AT_ONCE_S], ids=["in order", "while PowerShell starts", "while the script looks for files"]
 )
-@pytest.mark.parametrize("version", ["1.17.17", "1.22.17", "1.24.17", "1.30.2", "1.34.2", "1.36.3"])
+@pytest.mark.parametrize("version", ["1.17.17", "1.22.17", "1.24.17", "1.30.2", "1.34.2", "1.36.5"])
 def test_a_node_joins_with_kubeadms_flags(tmp_path: Path, version: str, after_s: float | None) -> None:
     with Cluster(version) as cluster:
         joined = join(tmp_path, cluster, after_s=after_s)

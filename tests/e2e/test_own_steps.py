@@ -20,7 +20,7 @@ FILES = {
     "config.yaml": """\
 name: own-steps
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 runtime: {containerd: {version: "2.3.4"}}
 steps_path: steps
 step_options: {agent: {server: agents.example.com}}
@@ -43,9 +43,9 @@ options:
   version: {type: string, default: 4.2.0, description: The version of the agent., example: 4.3.1}
 """,
     "steps/agent/resources.yml": """\
-- directory: {path: 'C:\\agent'}
-- file: {path: 'C:\\agent\\agent.exe', artifact: agent}
-- file: {path: 'C:\\agent\\agent.ini', template: agent.ini.j2}
+- directory: {path: 'C:\\Program Files\\Agent'}
+- file: {path: 'C:\\Program Files\\Agent\\agent.exe', artifact: agent}
+- file: {path: 'C:\\Program Files\\Agent\\agent.ini', template: agent.ini.j2}
 """,
     "steps/agent/templates/agent.ini.j2": "server={{ options.server }}\nnode=kubernetes-{{ kubernetes.version }}\n",
 }
@@ -63,7 +63,7 @@ def test_an_own_step_is_rehearsed_and_recorded(tmp_path: Path) -> None:
     assert "agent" in manifest["inputs"]["artifacts"]
     resources = manifest["report"]["resources"]
     assert {item["id"]: item["status"] for item in resources if item["step"] == "agent"} == {
-        "agent/directory:C:\\agent": "changed",
-        "agent/file:C:\\agent\\agent.exe": "changed",
-        "agent/file:C:\\agent\\agent.ini": "changed",
+        "agent/directory:C:\\Program Files\\Agent": "changed",
+        "agent/file:C:\\Program Files\\Agent\\agent.exe": "changed",
+        "agent/file:C:\\Program Files\\Agent\\agent.ini": "changed",
     }

@@ -17,6 +17,7 @@ from imagegen.build import process
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.errors import ToolError
 from tests.conftest import REPOSITORY
+from tests.deadlines import HANG_S
 from tests.e2e.process_support import assert_gone
 
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ def python(code: str) -> list[str]:
 
 
 def test_a_child_sees_only_the_environment_it_is_given() -> None:
-    done = process.run(["/usr/bin/env"], environ={"ONE": "ä", "B\udcff": "\udcfe"}, timeout=30)
+    done = process.run(["/usr/bin/env"], environ={"ONE": "ä", "B\udcff": "\udcfe"}, timeout=HANG_S)
     assert (done.returncode, done.stdout) == (0, "ONE=ä\nB\ufffd=\ufffd\n")
 
 
 def test_a_child_without_input_reads_an_end_and_not_the_terminal() -> None:
-    done = process.run(python("import sys; print(repr(sys.stdin.read())); sys.exit(3)"), environ={}, timeout=30)
+    done = process.run(python("import sys; print(repr(sys.stdin.read())); sys.exit(3)"), environ={}, timeout=HANG_S)
     assert (done.returncode, done.stdout) == (3, "''\n")
 
 
@@ -73,7 +74,7 @@ def test_lines_come_as_they_are_said_and_leftovers_are_killed(tmp_path: Path) ->
     lines: list[str] = []
     began = time.monotonic()
     environ = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
-    code_out = process.stream(python(code), environ=environ, cwd=None, timeout=30, on_line=lines.append)
+    code_out = process.stream(python(code), environ=environ, cwd=None, timeout=HANG_S, on_line=lines.append)
     assert (code_out, lines) == (0, ["eins", "zwölf", "no end"])
     assert time.monotonic() - began < _AT_ONCE_S
     assert_gone(int(note.read_text()))
@@ -90,7 +91,7 @@ def test_output_that_a_daemon_holds_open_is_not_waited_for(tmp_path: Path, monke
     monkeypatch.setattr(process, "_DRAIN_S", 0.2)
     lines: list[str] = []
     began = time.monotonic()
-    code_out = process.stream(python(code), environ={}, cwd=None, timeout=50, on_line=lines.append)
+    code_out = process.stream(python(code), environ={}, cwd=None, timeout=HANG_S, on_line=lines.append)
     # Not of the program's group: whoever starts a daemon wants it to stay.
     os.kill(int(note.read_text()), signal.SIGKILL)
     assert (code_out, lines) == (0, ["done"])
@@ -124,7 +125,7 @@ def test_an_interrupt_reaches_the_child_once_and_its_clean_up_is_heard(number: s
             os.kill(os.getpid(), number)
 
     with pytest.raises(KeyboardInterrupt):
-        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=30, on_line=on_line)
+        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=HANG_S, on_line=on_line)
     assert lines == ["ready", "cleaning", "clean"]
 
 
@@ -177,7 +178,7 @@ def test_a_second_interrupt_does_not_wait_for_the_clean_up(monkeypatch: pytest.M
         os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=30, on_line=on_line)
+        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=HANG_S, on_line=on_line)
     assert time.monotonic() - began < _AT_ONCE_S
 
 
@@ -198,7 +199,7 @@ def test_a_listener_that_fails_is_asked_no_more_while_the_child_cleans_up(tmp_pa
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=30, on_line=on_line)
+        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=HANG_S, on_line=on_line)
     assert heard == ["ready"]
     assert note.exists()
 
@@ -207,7 +208,7 @@ def test_standard_error_can_be_heard_apart() -> None:
     out: list[str] = []
     err: list[str] = []
     argv = ["/bin/sh", "-c", "echo out; echo err >&2; echo more"]
-    code = process.stream(argv, environ={}, cwd=None, timeout=30, on_line=out.append, on_error_line=err.append)
+    code = process.stream(argv, environ={}, cwd=None, timeout=HANG_S, on_line=out.append, on_error_line=err.append)
     assert (code, out, err) == (0, ["out", "more"], ["err"])
 
 
@@ -233,7 +234,7 @@ def test_a_program_that_runs_others_is_asked_twice_before_it_is_killed(tmp_path:
             python(code),
             environ={"PYTHONUNBUFFERED": "1"},
             cwd=None,
-            timeout=30,
+            timeout=HANG_S,
             on_line=stop,
             grace=Grace(least_s=0.2),
             orphan=Orphan(Grace(last_s=_AT_ONCE_S)),
@@ -245,7 +246,7 @@ def test_a_program_does_not_outlive_a_supervisor_that_was_killed() -> None:
     code = "import os, signal, time; print(os.getpid()); os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
     lines: list[str] = []
     environ = {"PYTHONUNBUFFERED": "1"}
-    ended = process.stream(python(code), environ=environ, cwd=None, timeout=30, on_line=lines.append)
+    ended = process.stream(python(code), environ=environ, cwd=None, timeout=HANG_S, on_line=lines.append)
     assert ended == -signal.SIGKILL
     assert_gone(int(lines[0]))
 
@@ -261,7 +262,7 @@ orphan = Orphan(Grace(least_s=least_s), str(log), ("hunter2hunter2",))
 say = lambda line: print(line, flush=True)
 try:
     process.stream(
-        [sys.executable, "-c", program], environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=60, on_line=say,
+        [sys.executable, "-c", program], environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=1800, on_line=say,
         orphan=orphan,
     )
 except KeyboardInterrupt:
@@ -347,5 +348,5 @@ def test_these_tests_pass_where_ctrl_c_was_inherited_as_ignored() -> None:
         "-k",
         "interrupt and not ignored",
     ]
-    done = process.run(["/bin/sh", "-c", f"{shlex.join(words)} & wait $!"], environ=os.environ, timeout=60)
+    done = process.run(["/bin/sh", "-c", f"{shlex.join(words)} & wait $!"], environ=os.environ, timeout=HANG_S)
     assert done.returncode == 0, done.stdout

@@ -24,6 +24,7 @@ from imagegen.console import Console
 from imagegen.errors import ExitCode, ToolError, VerificationError
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 from imagegen.rehearsal.network.network import Network
+from tests.deadlines import HANG_S
 from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def test_a_proxy_that_refuses_is_an_obstacle() -> None:
         thread.start()
         with pytest.raises(UnreachableError, match="407"):
             OfficialReleases().check_reachable({"HTTPS_PROXY": proxy})
-        thread.join(5)
+        thread.join(HANG_S)
 
 
 def test_a_proxy_that_cannot_be_used_is_an_obstacle() -> None:

@@ -16,6 +16,7 @@ from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
 from imagegen.errors import BuildError, RefusedError
+from tests.deadlines import HANG_S
 from tests.e2e.process_support import assert_gone
 from tests.provider_answers import PLUGINS
 
@@ -127,7 +128,7 @@ def test_a_build_answers_with_its_artifact(tools: Toolchain, environ: dict[str, 
         variables={"speech": "from the caller"},
         log=log,
         display=display,
-        timeout_s=120,
+        timeout_s=HANG_S,
     )
     assert built == "Null"
     assert display.events == [
@@ -146,7 +147,7 @@ def test_a_failed_build_names_resource_step_reason_and_log(
     tree = tree_of(tmp_path, echo(_STARTED), echo(_FAILED), "echo some prose", "exit 6")
     log = tmp_path / "packer.log"
     with pytest.raises(BuildError) as caught:
-        build_tree(tools, tree, environ=environ, variables={}, log=log, display=Recorder(), timeout_s=120)
+        build_tree(tools, tree, environ=environ, variables={}, log=log, display=Recorder(), timeout_s=HANG_S)
     assert caught.value.message == "containerd/service:containerd failed in phase-1: did not come up"
     assert "step containerd: ansible-win/roles/containerd/resources.yml" in caught.value.details
     assert "  some prose" in caught.value.details
@@ -178,7 +179,7 @@ def test_packer_asks_what_to_do_with_a_failed_build(
             variables={},
             log=log,
             display=display,
-            timeout_s=120,
+            timeout_s=HANG_S,
             cloud=CloudSide(advice="by hand"),
             on_error=OnError("ask", ask),
         )
@@ -200,7 +201,7 @@ def test_a_build_that_could_have_asked_answers_with_its_artifact(
         variables={},
         log=tmp_path / "packer.log",
         display=display,
-        timeout_s=120,
+        timeout_s=HANG_S,
         on_error=OnError("ask", lambda _: "c"),
     )
     assert built.startswith("--> null.x: ")
@@ -216,7 +217,7 @@ def test_packers_own_log_is_in_the_log(tools: Toolchain, environ: dict[str, str]
         variables={},
         log=log,
         display=display,
-        timeout_s=120,
+        timeout_s=HANG_S,
     )
     assert "[INFO] Packer version: " in log.read_text()
     assert [text for text in display.spoken if "[INFO]" in text] == []
@@ -237,7 +238,9 @@ def test_a_tree_that_packer_cannot_read_fails_with_packers_words(
         validate_tree(tools, tree, environ=environ)
     assert any("sauces" in detail for detail in invalid.value.details)
     with pytest.raises(BuildError, match="Packer failed: Unsupported argument"):
-        build_tree(tools, tree, environ=environ, variables={}, log=tmp_path / "log", display=Recorder(), timeout_s=120)
+        build_tree(
+            tools, tree, environ=environ, variables={}, log=tmp_path / "log", display=Recorder(), timeout_s=HANG_S
+        )
 
 
 def test_an_interrupted_build_is_cleaned_up_and_leaves_nothing_running(
@@ -249,7 +252,7 @@ def test_an_interrupted_build_is_cleaned_up_and_leaves_nothing_running(
     log = tmp_path / "packer.log"
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        build_tree(tools, tree, environ=environ, variables={}, log=log, display=display, timeout_s=120)
+        build_tree(tools, tree, environ=environ, variables={}, log=log, display=display, timeout_s=HANG_S)
     assert time.monotonic() - began < 50
     assert "Cleanly cancelled builds" in log.read_text()
     assert display.warnings == []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.e2e
 CONFIG = """\
 name: example
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 runtime: {containerd: {version: "2.3.4"}}
 targets:
   aws: {region: us-east-1, network: {allowed_cidrs: ["192.0.2.0/24"]}}
@@ -85,7 +86,7 @@ def run(tmp_path: Path, tools_are_here: None) -> Ran:  # noqa: ARG001 - Packer i
     def ran(script: str, *words: object) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-c", REGISTER + script, *map(str, words)]
         return subprocess.run(  # noqa: S603 - this very Python
-            argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
+            argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=HANG_S, check=False
         )
 
     return ran

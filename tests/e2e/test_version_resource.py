@@ -28,5 +28,5 @@ def test_a_program_of_a_real_compiler_has_its_version(tmp_path: Path) -> None:
     tools.run([tools.gcc, "-nostdlib", "-Wl,-e,entry", "-o", "made.exe", "program.c", "resource.o"], tmp_path)
     with (tmp_path / "made.exe").open("rb") as made:
         found = read_version(made)
-    assert found["FileVersion"] == "v1.36.2+signed"
+    assert found["FileVersion"] == "v1.36.4+signed"
     assert found == read_version(io.BytesIO((DATA / "versioned.exe").read_bytes()))

@@ -15,6 +15,7 @@ import pytest
 from imagegen import contents, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.providers.registry import PROVIDERS
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,13 @@ def test_wheel_renders_the_checkouts_tree(
 
 def _python(arguments: list[str], environ: dict[str, str], folder: Path) -> str:
     done = subprocess.run(  # noqa: S603 - no shell; the words are this test's own
-        [sys.executable, *arguments], env=environ, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *arguments],
+        env=environ,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

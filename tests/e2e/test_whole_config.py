@@ -138,7 +138,10 @@ _VERSIONS = {"aws": "platform-windows-2019-v1.34.9-", "azure": "1.34.9"}
 _FOUND = {
     "system/environment:HTTPS_PROXY": {"type": "String", "data": "http://proxy.example.com:3128"},
     "kubernetes/path:C:\\opt\\kubernetes": {"entry": "C:\\opt\\kubernetes"},
-    "containerd/directory:C:\\Program Files\\containerd\\certs.d\\registry.example.com_5000_": {"exists": True},
+    "containerd/directory:C:\\Program Files\\containerd\\certs.d\\registry.example.com_5000_": {
+        "exists": True,
+        "open": None,
+    },
 }
 
 

@@ -21,6 +21,7 @@ from imagegen.console import Console
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal import guest as rehearsed
 from imagegen.rehearsal.winrm.server import WinRMServer
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 _PASSWORD = "Pa55 word!"  # noqa: S105  # of an account that exists in this test only
-_DEADLINE_S = 90
+_DEADLINE_S = HANG_S
 _WAIT_S = 20
 
 

@@ -6,10 +6,10 @@ from tests.powershell import rules_form as r
 from tests.powershell.cases import Bad, Good
 
 HEAD = "; ".join(r.HEADER) + "\n"
-DIRECTORY = "packer/guest/kinds/directory.ps1"
+PATH = "packer/guest/kinds/path.ps1"
 START = "packer/guest/start.ps1"
 KIND = (
-    "@{\n    Get = { param($Resource) $Resource.path }\n    Test = { param($Resource, $Now) $Now }\n"
+    "@{\n    Get = { param($Resource) $Resource.entry }\n    Test = { param($Resource, $Now) $Now }\n"
     "    Set = { param($Resource, $Context) $Context }\n}\n"
 )
 
@@ -19,7 +19,7 @@ GOOD = (
     Good(r.only_old_syntax, "try { Get-Thing } catch { throw }\n"),
     Good(r.only_old_syntax, "trap { Write-Thing; exit 1 }\nGet-A\nexit 0\n", path=START),
     Good(r.strict_header, "# what for\n[CmdletBinding()]\nparam()\n" + HEAD + "$a = 1\n"),
-    Good(r.strict_header, KIND, path=DIRECTORY),
+    Good(r.strict_header, KIND, path=PATH),
     Good(r.exits_only_at_the_entry, "$code = 1\nexit $code\n", path=START),
     Good(r.exits_only_at_the_entry, "$exit = 1\n# exit 1\n'exit 1'\n"),
     Good(r.function_names, "function Get-Thing {\n[CmdletBinding()]\nparam()\n}\n"),
@@ -29,11 +29,11 @@ GOOD = (
         "[CmdletBinding()]\nparam([Parameter(ValueFromRemainingArguments = $true)][string[]]$Rest)\n",
     ),
     Good(r.entry_parameters, "function Get-A { param([Parameter(Mandatory = $true)]$B)\n$B }\n"),
-    Good(r.kind_shape, KIND, path=DIRECTORY),
+    Good(r.kind_shape, KIND, path=PATH),
     Good(r.kind_shape, "function Get-A { 1 }\n"),
-    Good(r.kind_fields, KIND, path=DIRECTORY),
-    Good(r.kind_fields, '"there is no $($Resource.path)"\n', path=DIRECTORY),
-    Good(r.kind_fields, "Test-Same -Left $Resource.path.TrimEnd('x')\n", path=DIRECTORY),
+    Good(r.kind_fields, KIND, path=PATH),
+    Good(r.kind_fields, '"there is no $($Resource.entry)"\n', path=PATH),
+    Good(r.kind_fields, "Test-Same -Left $Resource.entry.TrimEnd('x')\n", path=PATH),
 )
 
 BAD = (
@@ -64,13 +64,13 @@ BAD = (
     Bad(r.function_names, "function Get-Thing { param($A)\n$A }\n", "[CmdletBinding()]"),
     Bad(r.entry_parameters, "param(\n[Parameter(Mandatory)]$A)\n", "prompts", 2),
     Bad(r.entry_parameters, "param([Parameter(Position = 0, Mandatory = $true)]$A)\n", "prompts"),
-    Bad(r.kind_shape, KIND + "$a = 1\n", "not one hashtable", path=DIRECTORY),
-    Bad(r.kind_shape, HEAD + KIND, "not one hashtable", path=DIRECTORY),
-    Bad(r.kind_shape, "'x'\n", "not one hashtable", path=DIRECTORY),
-    Bad(r.kind_shape, KIND.replace("Test =", "Check ="), "keys Check, Get, Set", 1, path=DIRECTORY),
-    Bad(r.kind_shape, KIND.replace("$Resource, $Now", "$Now"), "(Resource, Now), not (Now)", 3, path=DIRECTORY),
-    Bad(r.kind_fields, "$Resource.path + $Resource.mode\n", "no field mode", path=DIRECTORY),
-    Bad(r.kind_fields, "$Resource.path\n$Resource.pth.Trim()\n", "no field pth", 2, path=DIRECTORY),
-    Bad(r.kind_fields, "$Now.path\n", "never reads the field path", path=DIRECTORY),
+    Bad(r.kind_shape, KIND + "$a = 1\n", "not one hashtable", path=PATH),
+    Bad(r.kind_shape, HEAD + KIND, "not one hashtable", path=PATH),
+    Bad(r.kind_shape, "'x'\n", "not one hashtable", path=PATH),
+    Bad(r.kind_shape, KIND.replace("Test =", "Check ="), "keys Check, Get, Set", 1, path=PATH),
+    Bad(r.kind_shape, KIND.replace("$Resource, $Now", "$Now"), "(Resource, Now), not (Now)", 3, path=PATH),
+    Bad(r.kind_fields, "$Resource.entry + $Resource.mode\n", "no field mode", path=PATH),
+    Bad(r.kind_fields, "$Resource.entry\n$Resource.pth.Trim()\n", "no field pth", 2, path=PATH),
+    Bad(r.kind_fields, "$Now.entry\n", "never reads the field entry", path=PATH),
     Bad(r.kind_fields, "1\n", "no kind unheard-of", path="packer/guest/kinds/unheard-of.ps1"),
 )  # fmt: skip

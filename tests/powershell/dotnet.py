@@ -51,7 +51,7 @@ io.fileaccess: Read Write ReadWrite
 io.fileattributes: Normal ReadOnly ReparsePoint
 io.driveinfo
 io.fileinfo
-io.fileoptions: DeleteOnClose
+io.fileoptions: DeleteOnClose None
 io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite
 io.filestream

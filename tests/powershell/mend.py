@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from tests.powershell.reader import Script
 from tests.powershell.repository import ROOT, script
@@ -11,6 +12,10 @@ from tests.powershell.rules_form import parses
 
 if TYPE_CHECKING:
     from tests.powershell.cases import Rule
+
+
+# Reviews of a later time have rows that begin with their names.
+_ROW: Final = re.compile(r"((find|content|test)-)?[^-]+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Mend:
     @property
     def row(self) -> str:
         """The row of docs/faults.md or docs/reality.md."""
-        return self.id.partition("-")[0]
+        found = _ROW.match(self.id)
+        return found[0] if found else self.id
 
 
 def find_faults(mend: Mend) -> list[str]:

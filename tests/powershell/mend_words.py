@@ -7,7 +7,7 @@ TARGET_WRITABLE = f"if ([System.IO.File]::Exists($To)) {{ [System.IO.File]::SetA
 STALE_WRITABLE = f"if ([System.IO.File]::Exists($new)) {{ [System.IO.File]::SetAttributes($new, {NORMAL} }}"
 COPY_WRITABLE = f"\n        [System.IO.File]::SetAttributes($new, {NORMAL}"
 COPY = "[System.IO.File]::Copy($From, $new, $true)"
-SAME_BYTES = "if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $digest) { continue }"
+SAME_BYTES = "if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $member.sha256) { continue }"
 NAMES = "'-Phase', '-Bundle', '-BundleSha256', '-PlanSha256', '-Check'"
 NO_VALUE = "$index -ge $Word.Count -or $Word[$index] -match '\\A-'"
 ARGUMENT_ERROR = "throw (Get-EntryError -ExitCode 2 -Message "
@@ -38,11 +38,31 @@ TELL_REASONS = '& $part | ForEach-Object -Process { $code = 1; [System.Console]:
 TELL_ERROR = '[System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`nfailed: $($_.ScriptStackTrace)")'
 NEW_FOLDER = "$null = [System.IO.Directory]::CreateDirectory($root)"
 CHECK_FOLDER = "$root = [System.IO.Path]::Combine($env:SystemRoot, 'imagegen-check')"
-HOLD = '$lock = New-Object -TypeName System.IO.FileStream -ArgumentList "${root}.lock", $mode, $access, $share, 1,'
+OPEN_LOCK = (
+    "return (New-Object -TypeName System.IO.FileStream -ArgumentList $Path, $mode, $access, $share, 1, $Options)"
+)
+HOLD = '$lock = Open-Lock -Path "${root}.lock" -Options DeleteOnClose -Seconds 0'
+HOLD_PHASE = '$lock = Open-Lock -Path "$root\\engine.lock" -Options None -Seconds 86400'
+IN_TURN = "$clock.Elapsed.TotalSeconds -ge $Seconds -or $_.Exception.GetBaseException().HResult -ne -2147024864"
 IS_LINK = "[System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)"
 REMOVE_OWN = "try { Remove-Path -Path $root }"
-GRANT = "$Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'"
+GRANT = "$root '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'"
 RUN_ENGINE = "$code = [int](Invoke-Engine -Root $root"
 NO_LOG = "if ($null -eq $Session.Log) { return }"
 BYPASS = "$through.BypassList = [string[]]@($Proxy.bypass)"
 USE_PROXY = "if ($null -ne $Item.Proxy) { $handler.Proxy = $Item.Proxy }"
+RESTART_KEY = "'HKLM:\\SOFTWARE\\imagegen-restart'"
+STILL_NEEDED = (
+    "$Session.Restart = $restart -and $Own.restart -and "
+    f"($saved.status -cne 'finished' -or (Test-RegistryKey -Key {RESTART_KEY}))"
+)
+LOST_MEMBER = "if (-not $others.Remove($member.path)) { throw"
+PLACE_MEMBER = (
+    "Copy-IntoPlace -From ([System.IO.Path]::Combine($Staging, $member.path)) -To $target -Digest $member.sha256"
+)
+UNKNOWN_FILE = "$Context.Signatures.Count -gt 0 -and -not $Context.Signatures.ContainsKey($Digest)"
+REFUSE_UNKNOWN = 'throw (Get-Failure -ExitCode 4 -Message "$Name has the sha256 ${Digest}: the plan requires signatures'
+TRUST_FIRST = (
+    "foreach ($entry in $Entries) { if ($entry.Kind -ceq 'certificate') { "
+    "Invoke-Entry -Session $Session -Entry $entry } }"
+)

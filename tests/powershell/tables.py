@@ -34,11 +34,11 @@ DIRECT_NATIVE = {"start.ps1": "runs before the bundle that holds Invoke-Native i
 PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "logs.ps1": "runs without the bundle, which the builder may not have",
-    "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
+    "start-kubelet.ps1": "stays for as long as the kubelet that it starts",
     "start-in-pod.ps1": "runs in a pod, and stays for as long as the program that it starts",
 }
 # Scripts that compile a call of Windows, and why.
-COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}
+COMPILING_SCRIPTS = {"common.psm1": "no cmdlet creates a network of HNS: only its own function does"}
 PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.powershell import mend_words as w
 from tests.powershell.mend import Mend, find_faults, find_unseen
-from tests.powershell.standing import has_no_parameters, in_order, only_at_last, only_where, tried
+from tests.powershell.standing import handed_to, has_no_parameters, in_order, only_at_last, only_where, tried
 from tests.unit.test_docs_faults import rows
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ GUEST = "packer/guest"
 ENTRY, ENGINE, COMMON = f"{GUEST}/start.ps1", f"{GUEST}/engine.psm1", f"{GUEST}/common.psm1"
 DOWNLOAD, SEAL = f"{GUEST}/download.psm1", f"{GUEST}/seal.psm1"
 ARCHIVE, DEFENDER = f"{GUEST}/kinds/archive.ps1", f"{GUEST}/kinds/defender.ps1"
+IMAGE, COMMAND = f"{GUEST}/kinds/image.ps1", f"{GUEST}/kinds/command.ps1"
 FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
 
 
@@ -90,10 +91,10 @@ MENDS = (
     Mend(
         "P3-only-what-differs-is-put-in-place",
         ARCHIVE,
-        (in_order("$digest = Get-Digest -Path $file", w.SAME_BYTES, "Copy-IntoPlace -From $file -To $target"),),
+        (in_order("$target = [System.IO.Path]::Combine($Resource.into", w.SAME_BYTES, "Copy-IntoPlace -From"),),
         (
             (f"                {w.SAME_BYTES}\n", ""),
-            ("(Get-Digest -Path $target) -ceq $digest", "(Get-Digest -Path $target) -cne $digest"),
+            ("(Get-Digest -Path $target) -ceq $member", "(Get-Digest -Path $target) -cne $member"),
         ),
     ),
     Mend(
@@ -111,21 +112,30 @@ MENDS = (
         "P4-a-read-only-file-is-replaced",
         COMMON,
         (
-            in_order(w.TARGET_WRITABLE, "Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),
+            in_order(w.TARGET_WRITABLE, "[System.IO.File]::Delete($To)", within="Move-IntoPlace"),
+            in_order("Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),
             in_order(w.STALE_WRITABLE, w.COPY, w.COPY_WRITABLE, "$found = Get-Digest -Path $new"),
         ),
-        ((f"            {w.TARGET_WRITABLE}\n", ""), (f"        {w.STALE_WRITABLE}\n", ""), (w.COPY_WRITABLE, "")),
+        (
+            (f"        {w.TARGET_WRITABLE}\n", ""),
+            ("try { Move-IntoPlace -From $new -To $To }", "try { [System.IO.File]::Move($new, $To) }"),
+            (f"        {w.STALE_WRITABLE}\n", ""),
+            (w.COPY_WRITABLE, ""),
+        ),
     ),
     Mend(
         "P4-nothing-half-done-is-left",
         COMMON,
         (
-            tried(w.COPY, within="Copy-IntoPlace", at_last="[System.IO.File]::Delete($new)"),
-            tried("Move-IntoPlace", within="Copy-IntoPlace", at_last="[System.IO.File]::Delete($new)"),
+            tried(w.COPY, within="Copy-IntoPlace", at_last="Clear-Tree -Path $new"),
+            tried("Move-IntoPlace", within="Copy-IntoPlace", at_last="Clear-Tree -Path $new"),
         ),
         (
-            ("if ([System.IO.File]::Exists($new)) { [System.IO.File]::Delete($new) }", "$null = $new"),
-            ("    finally {\n        if ([System.IO.File]::Exists($new))", "    catch {\n        if ($null -ne $new)"),
+            ("finally { Clear-Tree -Path $new -TimeoutSeconds 0 }", "finally { $null = $new }"),
+            (
+                "finally { Clear-Tree -Path $new -TimeoutSeconds 0 }",
+                "catch { Clear-Tree -Path $new -TimeoutSeconds 0 }",
+            ),
         ),
     ),
     Mend(
@@ -179,7 +189,7 @@ MENDS = (
             only_where(w.WAITED, w.UNAVAILABLE),
         ),
         (
-            ("foreach ($process in $excluded) {", "foreach ($process in @((Get-MpPreference).ExclusionProcess)) {"),
+            ("foreach ($known in $excluded) {", "foreach ($known in @((Get-MpPreference).ExclusionProcess)) {"),
             (f"if ({w.DEFENDER_OFF}) {{ {w.NO_DEFENDER} }}", w.NO_DEFENDER),
             (f"if ({w.WAITED}) {{ {w.UNAVAILABLE} }}", w.UNAVAILABLE),
         ),
@@ -232,33 +242,29 @@ MENDS = (
             tried(w.NEW_FOLDER, at_last=w.REMOVE_OWN),
             tried(w.RUN_ENGINE, at_last=w.REMOVE_OWN),
             only_at_last(w.REMOVE_OWN),
-            only_where("$null -ne $lock", w.REMOVE_OWN),
+            only_where("$check -and $null -ne $lock", w.REMOVE_OWN),
             tried("Remove-Path -Path $root }", catch="$code = 1"),
-            in_order(w.REMOVE_OWN, "$lock.Dispose()"),
+            in_order("if ($check -and $null -ne $lock) {", "if ($null -ne $lock) { $lock.Dispose() }"),
             only_at_last("$lock.Dispose()"),
         ),
         (
             (f"        {w.REMOVE_OWN}\n", "        try { $null = $root }\n"),
             ("}\nfinally {\n    # Ctrl", "}\nif ($true) {\n    # Ctrl"),
-            ("if ($null -ne $lock) {", "if ($null -eq $lock) {"),
+            ("if ($check -and $null -ne $lock) {", "if ($check -and $null -eq $lock) {"),
             ("        catch {\n            $code = 1\n", "        catch {\n"),
-            ("        $lock.Dispose()\n", ""),
+            ("if ($null -ne $lock) { $lock.Dispose() }", "$null = $lock"),
         ),
     ),
     Mend(
         "R3-a-check-is-for-system-and-administrators-alone",
         ENTRY,
         (
-            in_order("Protect-Folder -Path $root", "Expand-Bundle -Path", w.RUN_ENGINE),
-            in_order(w.GRANT, "if ($LASTEXITCODE -ne 0) { throw", within="Protect-Folder"),
+            in_order(w.NEW_FOLDER, w.GRANT, "if ($LASTEXITCODE -ne 0) { throw", "Expand-Bundle -Path", w.RUN_ENGINE),
             only_where("$check", w.CHECK_FOLDER),
-            in_order(w.NEW_FOLDER, "Protect-Folder -Path $root"),
         ),
         (
             (w.GRANT, w.GRANT.replace("'/inheritance:r' ", "")),
             ("    if ($LASTEXITCODE -ne 0) { throw", "    if ($LASTEXITCODE -lt 0) { throw"),
-            ("    Protect-Folder -Path $root\n", ""),
-            ("    Protect-Folder -Path $root\n", "    if ($null -eq $lock) { Protect-Folder -Path $root }\n"),
             ("$env:SystemRoot, 'imagegen-check'", "$env:SystemRoot, 'Temp', 'imagegen-check'"),
             (f"    {w.NEW_FOLDER}\n", ""),
         ),
@@ -268,14 +274,124 @@ MENDS = (
         ENTRY,
         (
             in_order(w.CHECK_FOLDER, w.HOLD, "\n        Remove-Path -Path $root"),
-            in_order("[System.IO.FileShare]::None\n", w.HOLD),
-            in_order("1, ([System.IO.FileOptions]::DeleteOnClose)"),
+            in_order("[System.IO.FileShare]::None\n", w.OPEN_LOCK, within="Open-Lock"),
         ),
         (
             ("[System.IO.FileShare]::None\n", "[System.IO.FileShare]::ReadWrite\n"),
-            (", ([System.IO.FileOptions]::DeleteOnClose)", ""),
+            ("-Options DeleteOnClose", "-Options None"),
             ("        Remove-Path -Path $root\n    }\n", "    }\n"),
         ),
+    ),
+    Mend(
+        "find-V7-one-engine-runs-at-a-time",
+        ENTRY,
+        (
+            in_order(w.GRANT, f"if (-not $check) {{ {w.HOLD_PHASE} }}", "Expand-Bundle -Path", w.RUN_ENGINE),
+            only_where("-not $check", w.HOLD_PHASE),
+            in_order("[System.IO.FileShare]::None\n", w.OPEN_LOCK, within="Open-Lock"),
+            tried(w.OPEN_LOCK, within="Open-Lock", catch=f"if ({w.IN_TURN}) {{ throw }}"),
+            only_where("$check -and $null -ne $lock", w.REMOVE_OWN),
+        ),
+        (
+            (f"    if (-not $check) {{ {w.HOLD_PHASE} }}\n", ""),
+            (f"if (-not $check) {{ {w.HOLD_PHASE} }}", f"if ($check) {{ {w.HOLD_PHASE} }}"),
+            ("-Options None -Seconds 86400", "-Options None -Seconds 0"),
+            ("[System.IO.FileShare]::None\n", "[System.IO.FileShare]::ReadWrite\n"),
+            (w.IN_TURN, "$clock.Elapsed.TotalSeconds -ge $Seconds"),
+            ("if ($check -and $null -ne $lock) {", "if ($null -ne $lock) {"),
+        ),
+    ),
+    Mend(
+        "find-V7-a-finished-phase-ends-in-the-same-way-until-the-restart",
+        ENGINE,
+        (
+            in_order(w.STILL_NEEDED, within="Invoke-Sequence"),
+            in_order(
+                "$record.status = 'finished'",
+                f"if ($Session.Restart) {{ Use-RegistryKey -Key {w.RESTART_KEY} -Create -Options Volatile",
+                within="Invoke-Sequence",
+            ),
+        ),
+        (
+            (f" -or (Test-RegistryKey -Key {w.RESTART_KEY})", ""),
+            ("-Create -Options Volatile", "-Create"),
+            ("    if ($Session.Restart) { Use-RegistryKey", "    if ($last) { Use-RegistryKey"),
+        ),
+    ),
+    Mend(
+        "find-T1-only-listed-members-come-into-place",
+        ARCHIVE,
+        (
+            handed_to("foreach ($member in $Resource.members) {\n                if", w.PLACE_MEMBER),
+            in_order(w.LOST_MEMBER, w.PLACE_MEMBER),
+            in_order(
+                "if ($others.Count -eq 0) { return }",
+                "$Context.LeftOut[$Context.Id] = [ordered]@{ count = $others.Count; names =",
+            ),
+        ),
+        (
+            (f"                {w.LOST_MEMBER}", "                if ($null -eq $member) { throw"),
+            ("-Digest $member.sha256", "-Digest (Get-Digest -Path $target)"),
+            (
+                "foreach ($member in $Resource.members) {\n                if",
+                "foreach ($member in $others) {\n                if",
+            ),
+            ("            $Context.LeftOut[$Context.Id] =", "            $null ="),
+        ),
+    ),
+    Mend(
+        "find-T1-the-report-names-what-was-left-out",
+        ENGINE,
+        (
+            in_order("LeftOut = $Session.State.LeftOut", within="Invoke-Set"),
+            in_order("$state.LeftOut[$one.Name] = [ordered]@{", within="ConvertFrom-StateText"),
+            in_order("$state.left_out = $Session.State.LeftOut", within="Save-State"),
+            in_order("left_out = $Session.State.LeftOut", within="Write-Report"),
+        ),
+        (
+            ("Checked = $Session.State.Checked; LeftOut = $Session.State.LeftOut", "Checked = $Session.State.Checked"),
+            ("$state.LeftOut[$one.Name] = [ordered]@{", "$null = [ordered]@{"),
+            ("    $state.left_out = $Session.State.LeftOut\n", ""),
+            ("; left_out = $Session.State.LeftOut", ""),
+        ),
+    ),
+    Mend(
+        "find-T1-an-unknown-file-is-refused",
+        COMMON,
+        (only_where(w.UNKNOWN_FILE, w.REFUSE_UNKNOWN, within="Assert-Signature"),),
+        (
+            (f"if ({w.UNKNOWN_FILE}) {{ throw", f"if ({w.UNKNOWN_FILE}) {{ return"),
+            ("-not $Context.Signatures.ContainsKey($Digest)", "$Context.Signatures.ContainsKey($Digest)"),
+            ("$Context.Signatures.Count -gt 0", "$Context.Signatures.Count -gt 1000"),
+        ),
+    ),
+    Mend(
+        "find-P19-an-image-without-a-runtime-is-not-called-missing",
+        IMAGE,
+        (
+            only_where("-not [System.IO.File]::Exists($program)", 'throw "it could not be looked at: there is no'),
+            in_order('.Count -eq 0) { throw "it could not be looked at: service $service does not run'),
+            in_order("try { $images = Wait-Success -Seconds 60"),
+            in_order('catch { throw "it could not be looked at: '),
+        ),
+        (
+            ("($program)) { throw", "($program)) { return"),
+            (").Count -eq 0) { throw", ").Count -eq 0) { return"),
+            ("-Seconds 60 -Try", "-Seconds 0 -Try"),
+            ("catch { throw", "catch { return"),
+        ),
+    ),
+    Mend(
+        "find-P19-what-cannot-be-read-yet-is-fetched",
+        ENGINE,
+        (tried("Read-Entry -Session $Session -Entry $entry", within="Invoke-Prefetch", catch="$entry"),),
+        (("            catch { $entry }\n", "            catch { throw }\n"),),
+    ),
+    Mend(
+        "content-C11-the-question-of-a-command-has-ten-minutes",
+        COMMAND,
+        (in_order("-ArgumentLine $Resource.unless.arguments -TimeoutSeconds 600"),),
+        (("$Resource.unless.arguments -TimeoutSeconds 600", "$Resource.unless.arguments"),),
     ),
     Mend(
         "R3-a-check-writes-no-log",
@@ -303,6 +419,19 @@ MENDS = (
             (f"    {w.USE_PROXY}\n", ""),
             ("Proxy = $through; Part =", "Proxy = $null; Part ="),
         ),
+    ),
+    Mend(
+        "find-T6-certificates-come-before-downloads",
+        ENGINE,
+        (
+            in_order(
+                w.TRUST_FIRST,
+                "Invoke-Prefetch -Session $Session",
+                "foreach ($entry in $Entries) { if ($entry.Kind -cne",
+                within="Invoke-Sequence",
+            ),
+        ),
+        ((f"    {w.TRUST_FIRST}\n", ""), ("-cne 'certificate'", "-ceq 'certificate'")),
     ),
 )
 

@@ -34,7 +34,7 @@ FULL = "if ($script:DiskFull -contains $cause.HResult) {"
 DELETE_COPY = "[System.IO.File]::Delete($copy)"
 FREE = "$reason += ' ' + (Clear-Space -Log $log"
 LIMIT = "Limit-Log -Path $path -Size $size -Keep $keep"
-NO_PATH = "if (-not $path) { throw 'the line must have a size, a number and a path' }"
+NO_PATH = "if ($line -notmatch '\\A[1-9][0-9]{0,17} [1-9][0-9]{0,8} \\S') { throw 'the line must have"
 SAY = '$failures += "${line}: $($_.Exception.Message)"'
 KEEP_FAILURE = "[System.IO.File]::WriteAllLines($failed, [string[]]$failures)"
 FORGET = "[System.IO.File]::Delete($failed)"
@@ -70,21 +70,27 @@ ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
 AWAIT_PARTITION = "$found = @(Wait-Until -Seconds 60 -Every 2 -Test {"
 STILL_PENDING = "if (Wait-Until -Seconds 120 -Every 2 -Test { -not (Test-RestartPending) }) { return }"
 UNAVAILABLE = "if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }"
-STARTING = "if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { $limit = 30 }"
+STARTING = "$limit = if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { 30 } else { 300 }"
 
 EXPORT = "$text = [string](Export-ScheduledTask -TaskName $Resource.name -TaskPath '\\' -ErrorAction Stop)"
 NOT_MISSING = "$id -notlike 'HRESULT 0x80070002,*' -and $id -notlike 'CmdletizationQuery_NotFound*'"
 
 ADAPTER_IS_BACK = "Enable-Forwarding -Address $NodeAddress"
 # In no block: also for an endpoint that was there.
-ATTACH_ENDPOINT = "\n    Enable-Forwarding -Address $EndpointAddress -Endpoint $endpoint.ID"
+ATTACH_ENDPOINT = "\n    Enable-Forwarding -Address $address -Endpoint $endpoint.ID"
 ATTACH = '$null = Invoke-Hns -Method POST -Path "/endpoints/$Endpoint/attach"'
 KEEP_REFUSAL = "$refusal = $_.Exception.Message"
 HAS_ADDRESS = (
     "if ($found.Count -gt 0) { Set-NetIPInterface -InterfaceIndex $found[0].InterfaceIndex -AddressFamily IPv4 "
     "-Forwarding Enabled -ErrorAction Stop; return }"
 )
-ATTACHED_TOO_LATE = 'if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter that forwards has the address $Address'
+ATTACHED_TOO_LATE = 'throw "no adapter has the address $Address one minute after its network was created. $refusal"'
+TRY_A_MINUTE = "Wait-Success -Seconds 60 -Try {"
+READ_FLAGS = "foreach ($line in @(Get-Content -LiteralPath $Path -Encoding UTF8))"
+AWAIT_FLAGS = (
+    "if ($joining) { $null = Wait-Until -Seconds 20 -Every 1 -Test { [System.IO.File]::Exists($flags) -and "
+    "[string](Get-Content -LiteralPath $flags -Raw -Encoding UTF8) -match '\"\\s*\\z' } }"
+)
 
 MENDS = (
     Mend(
@@ -98,16 +104,18 @@ MENDS = (
         POD_NETWORK,
         (
             in_order("if ($null -eq $network)", ADAPTER_IS_BACK, "if ($null -eq $endpoint)", ATTACH_ENDPOINT),
-            in_order(ATTACHED_TOO_LATE, "if ($Endpoint -ne '')", within="Enable-Forwarding"),
-            tried(HAS_ADDRESS, within="Enable-Forwarding", catch=KEEP_REFUSAL),
+            in_order(HAS_ADDRESS, ATTACH, within="Enable-Forwarding"),
+            handed_to(TRY_A_MINUTE, HAS_ADDRESS, within="Enable-Forwarding"),
+            handed_to(TRY_A_MINUTE, ATTACHED_TOO_LATE, within="Enable-Forwarding"),
             tried(ATTACH, within="Enable-Forwarding", catch=KEEP_REFUSAL),
         ),
         (
             (f"    {ADAPTER_IS_BACK}\n", ""),
             (ATTACH_ENDPOINT, f"\n    if ($null -eq $endpoint) {{{ATTACH_ENDPOINT.lstrip()}}}"),
             (HAS_ADDRESS, "if ($found.Count -gt 0) { $null = $found }"),
-            (ATTACHED_TOO_LATE, ATTACHED_TOO_LATE.replace("$clock.Elapsed.TotalSeconds -ge 60", "$false")),
-            (f"            catch {{ {KEEP_REFUSAL} }}", "            catch { throw }"),
+            (ATTACHED_TOO_LATE, "$null = $refusal"),
+            (TRY_A_MINUTE, "& {"),
+            (f"        catch {{ {KEEP_REFUSAL} }}", "        catch { throw }"),
         ),
     ),
     Mend(
@@ -122,9 +130,9 @@ MENDS = (
     Mend(
         "G5-defender-that-still-starts-is-waited-for",
         DEFENDER,
-        (in_order("$limit = 300", STARTING, UNAVAILABLE, "Start-Sleep -Seconds 2"),),
+        (in_order(STARTING, UNAVAILABLE, "Start-Sleep -Seconds 2"),),
         (
-            ("$limit = 300", "$limit = 0"),
+            ("else { 300 }", "else { 0 }"),
             ("-gt 600000", "-gt 600"),
             (UNAVAILABLE, "return [ordered]@{ unavailable = $why }"),
         ),
@@ -169,7 +177,7 @@ MENDS = (
             (f"    {DELETE_OLDEST}\n", ""),
             (f"    {NAME_COPY}\n", ""),
             (SAY, "$null = $_"),
-            (f"            {NO_PATH}\n", ""),
+            (NO_PATH, "if ($line -eq ' ') { throw 'the line must have"),
         ),
     ),
     Mend(
@@ -223,18 +231,14 @@ MENDS = (
     Mend(
         "N4-the-arguments-are-read-while-kubeadm-has-them-open",
         START_KUBELET,
-        (
-            in_order("-ArgumentList $Path, 'Open', 'Read', 'ReadWrite'", "[regex]::Match($written,"),
-            tried("$written = $reader.ReadToEnd()", at_last="$reader.Dispose()"),
-            in_order("$late = ", "$written = ", "Start-Sleep -Milliseconds 200", within="Wait-KubeadmArgument"),
-            in_order("until ($written -or $late)", within="Wait-KubeadmArgument"),
-        ),
-        (
-            ("'Open', 'Read', 'ReadWrite'", "'Open', 'Read', 'Read'"),
-            ("finally { $reader.Dispose() }", "finally { $null = $reader }"),
-            ("until ($written -or $late)", "until ($late)"),
-            ("        Start-Sleep -Milliseconds 200\n    } until", "    } until"),
-        ),
+        (in_order("$joining = ", AWAIT_FLAGS, "$arguments = @("),),
+        ((AWAIT_FLAGS, AWAIT_FLAGS.replace(" -match '\"\\s*\\z'", " -ne ''")),),
+    ),
+    Mend(
+        "N4-no-arguments-are-read-with-a-lock",
+        COMMON,
+        (in_order(READ_FLAGS, "foreach ($word in [regex]::Matches($text,", within="Read-KubeadmArgument"),),
+        ((READ_FLAGS, "foreach ($line in [System.IO.File]::ReadAllLines($Path))"),),
     ),
     Mend(
         "N2-the-last-failure-of-the-rotation-is-kept",

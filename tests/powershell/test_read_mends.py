@@ -48,10 +48,27 @@ KEY_STAYS = "$what = if (Test-Path -LiteralPath $path) { 'certificate' } else { 
 NOT_FOUND = "if ($_.FullyQualifiedErrorId -notlike 'CmdletizationQuery_NotFound*') { throw }"
 FIND_FILTER = "$filter = Get-NetFirewallPortFilter -AssociatedNetFirewallRule $rule[0] -ErrorAction Stop"
 ICACLS = "$null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path,"
-IS_PLANNED = "$isPlanned -and [int]$rule.InheritanceFlags -eq $flags -and [int]$rule.PropagationFlags -eq 0"
+SHOWN = (
+    '$shown = "$([int]$rule.FileSystemRights -bor 1048576) $([int]$rule.InheritanceFlags) '
+    '$([int]$rule.PropagationFlags)"'
+)
+IS_PLANNED = "@($wanted | Where-Object -FilterScript { $_.shown -eq $shown }).Count -gt 0"
+FLAGS = (
+    "$inherit, $flags = if (-not $folder) { '', '0 0' } elseif ($entry.rights -eq 'create') { '(CI)', '1 0' } "
+    "elseif ($entry.sid -eq 'S-1-3-0') { '(OI)(CI)(IO)', '3 2' } else { '(OI)(CI)', '3 0' }"
+)
+SHOWN_LATER = 'shown = "$($masks[$entry.rights]) $flags"'
 REMOVE_ALL = f"{ICACLS} '/remove:g', \"*$sid\""
-GRANT_AGAIN = f"{ICACLS} '/grant:r', \"*${{sid}}:$inherit$($letters[$wanted[0].rights])\""
-PARTIAL = "$inherits -and ([int]$rule.InheritanceFlags -ne 3 -or [int]$rule.PropagationFlags -ne 0)"
+GRANT_AGAIN = (
+    "$null = Invoke-Native -FilePath $icacls -ArgumentList "
+    "(@($Resource.path, '/grant') + @($wanted | ForEach-Object -Process { $_.grant }))"
+)
+FIRST_GRANTS = "$grants = @(foreach ($one in $planned) { if ($one.rights -ne 'create') { $one.grant } })"
+USUAL = (
+    "$flags = if ($rights -eq 'create') { '1 0' } elseif ($rule.IdentityReference.Value -eq 'S-1-3-0') { '3 2' } "
+    "else { '3 0' }"
+)
+PARTIAL = '$inherits -and "$([int]$rule.InheritanceFlags) $([int]$rule.PropagationFlags)" -ne $flags'
 SAY_FLAGS = '$rights = "$rights ($($rule.InheritanceFlags); $($rule.PropagationFlags))"'
 OWN_NAME = '{ $file = "$($Context.Log)\\signed-$Digest$([System.IO.Path]::GetExtension($Name))" }'
 CLEAR_COPY = "if ($file -cne $Path) { Clear-Tree -Path $file }"
@@ -64,12 +81,15 @@ OPEN_ALONE = "$stream = New-Object -TypeName System.IO.FileStream -ArgumentList 
 OVERWRITE = "$null = $stream.Write((New-Object -TypeName 'byte[]' -ArgumentList ([int]$stream.Length)), 0,"
 FLUSH = "$null = $stream.Flush($true)"
 READ_SECRETS = "$text = [System.IO.File]::ReadAllText($file)"
-CUT_OFF = "if ($text -cnotmatch '\\A\\$env:IMAGEGEN_') { throw 'Packer did not upload all credentials,"
+IS_BASE64 = '="(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"'
+WHOLE = rf"""'\A(\$env:IMAGEGEN_[A-Z]+{IS_BASE64};\s*)+(\$env:(?!IMAGEGEN_)\w+="[^"]*";\s*)*\z'"""
+CUT_OFF = f"if ($text -cnotmatch {WHOLE}) {{ throw 'Packer did not upload all credentials,"
 MAY_READ = "[System.IO.File]::Exists($file) -and @($args) -notcontains '-Check'"
 START_NSSM = "if ($value) { $null = (Get-Service -Name $name).Start() }"
 AWAIT_STOP = "Wait-ServiceState -Name $name -State 'stopped' -Context $context"
 REMOVE_NETWORK = (
-    "Where-Object -FilterScript { $_ -and $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork"
+    "if ($one.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay') { $null = Invoke-Hns -Method DELETE "
+    '-Path "/networks/$($one.ID)" }'
 )
 HAS_ENTRIES = "$before.IndexOf('D:', [System.StringComparison]::Ordinal) -ge 0 -and (Get-Acl"
 
@@ -245,19 +265,17 @@ MENDS = (
         "P12-an-entry-for-other-children-is-replaced",
         ACL,
         (
-            in_order(f"if ({IS_PLANNED}) {{ continue }}", REMOVE_ALL, GRANT_AGAIN),
+            in_order(FLAGS, SHOWN_LATER),
+            in_order(SHOWN, f"if ({IS_PLANNED}) {{ continue }}", REMOVE_ALL, GRANT_AGAIN),
             only_where("$wanted.Count -gt 0", GRANT_AGAIN),
-            in_order("-eq $masks[$wanted[0].rights]", f"if ({IS_PLANNED})"),
             in_order(REMOVE_ALL, "if ($wanted.Count -gt 0) {"),
-            in_order("$inherit, $flags = if ($folder) { '(OI)(CI)', 3 } else { '', 0 }", f"if ({IS_PLANNED})"),
         ),
         (
-            (" -and [int]$rule.PropagationFlags -eq 0) { continue }", ") { continue }"),
-            (" -and ([int]$rule.FileSystemRights -bor 1048576) -eq $masks[$wanted[0].rights]", ""),
-            (GRANT_AGAIN, GRANT_AGAIN.replace("grant:r", "grant")),
+            (' $([int]$rule.PropagationFlags)"\n            if (@($wanted', '"\n            if (@($wanted'),
+            ("$([int]$rule.FileSystemRights -bor 1048576) ", ""),
             ("            if ($wanted.Count -gt 0) {\n", "            if ($wanted.Count -gt 1) {\n"),
             (REMOVE_ALL, REMOVE_ALL.replace("remove:g", "remove:d")),
-            ("{ '(OI)(CI)', 3 }", "{ '(OI)(CI)', 2 }"),
+            ("{ '(OI)(CI)', '3 0' }", "{ '(OI)(CI)', '2 0' }"),
         ),
     ),
     Mend(
@@ -265,9 +283,30 @@ MENDS = (
         ACL,
         (
             only_where(PARTIAL, SAY_FLAGS),
-            in_order("$inherits = [string]$rule.InheritanceFlags -ne 'None'", f"if ({PARTIAL}) {{", "`t$inherits"),
+            in_order(
+                "$inherits = [string]$rule.InheritanceFlags -ne 'None'", USUAL, f"if ({PARTIAL}) {{", "`t$inherits"
+            ),
         ),
-        ((PARTIAL, "$inherits -and [int]$rule.InheritanceFlags -ne 3"), (f"    {SAY_FLAGS}\n", "    $null = $rule\n")),
+        (
+            (PARTIAL, "$inherits -and [int]$rule.InheritanceFlags -ne 3"),
+            (f"    {SAY_FLAGS}\n", "    $null = $rule\n"),
+            (USUAL, "$flags = '3 0'"),
+        ),
+    ),
+    Mend(
+        "content-C19-who-may-create-may-not-change-what-is-there",
+        ACL,
+        (
+            in_order(FLAGS),
+            in_order(FIRST_GRANTS, "(@($Resource.path, '/inheritance:r', '/grant:r') + $grants)"),
+            in_order("$grants += '/grant', $one.grant"),
+        ),
+        (
+            ("{ '(CI)', '1 0' }", "{ '(OI)(CI)', '3 0' }"),
+            ("if ($one.rights -ne 'create') { $one.grant }", "$one.grant"),
+            ("$grants += '/grant', $one.grant", "$grants += $one.grant"),
+            ("{ '(OI)(CI)(IO)', '3 2' }", "{ '(OI)(CI)', '3 0' }"),
+        ),
     ),
     Mend(
         "P13-only-a-rule-that-is-not-found-is-none",
@@ -338,6 +377,12 @@ MENDS = (
         ),
     ),
     Mend(
+        "find-P20-each-value-of-the-credentials-is-whole",
+        ENTRY,
+        (in_order(READ_SECRETS, CUT_OFF, "$secrets[$found.Groups[1].Value] ="),),
+        ((IS_BASE64, '="[^"]*"'), ("(?!IMAGEGEN_)", ""), ("\\s*)*\\z'", "\\s*)*'")),
+    ),
+    Mend(
         "P17-a-record-that-is-held-for-a-moment-is-read-again",
         COMMON,
         (
@@ -355,8 +400,8 @@ MENDS = (
     Mend(
         "P18-a-network-that-stays-ends-the-reset",
         RESET_NODE,
-        (in_order(f"{REMOVE_NETWORK} -ErrorAction Stop"),),
-        ((f"{REMOVE_NETWORK} -ErrorAction Stop", REMOVE_NETWORK), ("{ $_ -and $_.Type", "{ $_.Type")),
+        (in_order(REMOVE_NETWORK),),
+        ((REMOVE_NETWORK, REMOVE_NETWORK.replace("DELETE", "GET")),),
     ),
     Mend(
         "P18-what-a-plugins-key-had-is-kept-whole",

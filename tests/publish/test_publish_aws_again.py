@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import urllib.parse
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from imagegen.providers import CloudImage, RunFacts
+from imagegen.providers.aws import provider
 from imagegen.providers.aws.client import ec2_clients
 from imagegen.providers.aws.publish import publish
 from imagegen.providers.aws.settings import Auth, Settings
@@ -85,3 +87,22 @@ def test_a_copy_that_was_deregistered_is_made_again_and_then_kept(
     assert (made, third in (first, second)) == (1, False)
     [there] = clients(AWAY).describe_images(ImageIds=[third])["Images"]
     assert {"Key": "imagegen_image_id", "Value": plan.image_id} in there["Tags"]
+
+
+def test_cluster_api_does_not_find_a_rejected_image(
+    clients: Callable[[str], EC2Client],
+    make_plan: Callable[..., BuildPlan[Settings]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = make_plan("aws", Settings(region=HOME))
+    ec2 = clients(HOME)
+    ami = ec2.register_image(Name="capa-ami-windows-2022-v1.35.6-1", RootDeviceName="/dev/sda1")["ImageId"]
+    named = {"Name": "name", "Values": ["capa-ami-windows-2022-?v1.35.6-*", "capa-ami-windows-2022-v1.35.6-*"]}
+    # Whatever its tags are. It asks for the state too, but a disabled image is not even shown.
+    lookup: Any = {"Owners": ["self"], "Filters": [named]}
+    assert [image["ImageId"] for image in ec2.describe_images(**lookup)["Images"]] == [ami]
+    monkeypatch.setattr(provider, "ec2_clients", lambda *_: contextlib.nullcontext(clients))
+    image = CloudImage(ami, HOME, "capa-ami-windows-2022-v1.35.6-1", "available")
+    provider.mark(plan, image, "rejected", RunFacts({}, {}, ""))
+    assert ec2.describe_images(**lookup)["Images"] == []
+    assert [found["State"] for found in ec2.describe_images(**lookup, IncludeDisabled=True)["Images"]] == ["disabled"]

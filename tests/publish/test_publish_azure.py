@@ -147,12 +147,14 @@ def test_gallery(
             return gallery.next_version(client, plan, run, case.get("chance", 0))
         if case["verb"] == "find":
             answer = gallery.find_built(client, plan, run)
-            for failure in answer.failed:
+            for failure in answer.unusable:
                 console.warn(failure)
             return shown(answer.image)
         if case["verb"] == "built":
             return shown(gallery.read_built(client, plan, case["artifact"], journal.clock()))
         built = CloudImage("/gal/def/versions/2026.1118.0", "westeurope", "gal/def/2026.1118.0", "available")
+        if case["verb"] == "again":
+            return gallery.build_again(plan, built)
         if case["verb"] == "mark":
             return gallery.mark(client, plan, built, "rejected", journal.clock())
         published = publish(client, plan, built, console, journal.clock())

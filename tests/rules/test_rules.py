@@ -81,7 +81,7 @@ ALSO: dict[str, set[str]] = {
     "mirror-idle": {"csi-proxy-beside-host-process"},
     "overlay-on-release": {"windows-release-refused"},
     "pool-name-scale-set": {"pool-name-aks"},
-    "support-ended": {"support-ended-allowed", "windows-kubernetes-untested"},
+    "support-ended": {"support-ended-allowed", "support-ends-soon", "windows-kubernetes-untested"},
     "windows-edition": {"support-ended", "windows-kubernetes-untested"},
     "windows-kubernetes-refused": {"support-ended"},
     "windows-kubernetes-untested": {"kubernetes-newer-than-catalogue"},
@@ -103,7 +103,8 @@ def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
     own = with_own_steps(SHIPPED, read.document)
     steps = _steps if own is SHIPPED else functools.partial(load_steps, own.step_roots)
     # That they exist is not for the rules to say.
-    files, _ = read_own_files(read.document, {**read.config.own_files(), **read.config.trust_files()})
+    config = read.config
+    files, _ = read_own_files(read.document, {**config.own_files(), **config.trust_files(), **config.ca_files()})
     specs = settle_targets(read.config, read.document, files)
     return broken_rules(RuleInput(read.config, read.document, today, steps, specs))
 

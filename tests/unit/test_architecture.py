@@ -138,6 +138,7 @@ MONOPOLIES = {
 }
 # `validate`, `plan` and `render` must start fast (see `make bench`), and not every machine has Sequoia.
 LAZY = {
+    ("imagegen.artifacts.authorities", "httpx"),
     ("imagegen.artifacts.connection", "httpx"),
     ("imagegen.build.progress", "imagegen.build.live_display"),
     *(("imagegen.console", name) for name in ("rich.console", "rich.progress", "rich.table")),
@@ -149,6 +150,7 @@ LAZY = {
     ("imagegen.signing.config_files", "imagegen.authenticode.trust"),
     ("imagegen.cli.verbs.samples", "imagegen.signing.own"),
     ("imagegen.loading", "imagegen.plan.download_policy"),
+    ("imagegen.loading", "imagegen.plan.open_folders"),
     ("imagegen.loading", "imagegen.plan.signatures"),
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),

@@ -23,7 +23,7 @@ class _Facts:
 
 CONTEXT: dict[str, object] = {
     "facts": _Facts(),
-    "kubernetes": {"version": "1.36.2", "items": "a key", "if": 1, "deep": {"er": ["x"]}, "nothing": None},
+    "kubernetes": {"version": "1.36.4", "items": "a key", "if": 1, "deep": {"er": ["x"]}, "nothing": None},
     "nothing": None,
     "number": 7,
     "true_name": "ours",
@@ -95,5 +95,5 @@ def test_a_text_is_what_jinja_makes_of_it(monkeypatch: pytest.MonkeyPatch, text:
 def test_what_only_names_values_needs_no_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(templating, "_template", None)
     monkeypatch.setattr(templating, "_expression", None)
-    assert render_text('"{{ kubernetes.version }}\\{{ number }}.exe"', CONTEXT) == '"1.36.2\\7.exe"'
+    assert render_text('"{{ kubernetes.version }}\\{{ number }}.exe"', CONTEXT) == '"1.36.4\\7.exe"'
     assert evaluate(" kubernetes.deep.er ", CONTEXT) == ["x"]

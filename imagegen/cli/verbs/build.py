@@ -13,6 +13,7 @@ from imagegen.cli import arguments, options
 from imagegen.console import Console
 from imagegen.loading import ConfigRequest
 from imagegen.manifest.model import ImageManifest
+from imagegen.manifest.report import left_out_lines
 from imagegen.pipeline import PreparedTarget
 
 
@@ -140,7 +141,7 @@ class _Builds:
         )
 
     def build(self, target: PreparedTarget) -> ImageManifest:
-        return pipeline.build_and_publish(
+        manifest = pipeline.build_and_publish(
             target,
             lock_file=arguments.find_lock_file(self.config, self.lock_file, self.labels),
             out=self.out,
@@ -154,3 +155,6 @@ class _Builds:
             stored=self.locks[-1] if self.locks else None,
             crls=self.crls,
         )
+        for line in left_out_lines(manifest.report):
+            self.console.warn(line)
+        return manifest

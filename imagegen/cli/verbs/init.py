@@ -25,7 +25,7 @@ from imagegen.documents.problems import nearest, quoted
 from imagegen.errors import ERROR, ConfigError, Problem
 from imagegen.files import check_name, write_file
 from imagegen.lines import joined, one_line
-from imagegen.providers.questions import all_questions
+from imagegen.providers.questions import all_questions, find_additions
 
 _PROMPTS: Final = {
     "release": "Windows release",
@@ -34,6 +34,7 @@ _PROMPTS: Final = {
     "name": "Name of the image",
     "targets": f"Clouds ({', '.join(all_questions())})",
     "allow_cidr": "Networks that Packer connects from, for example 198.51.100.7/32",
+    "with": f"Also on the image ({', '.join(find_additions(all_questions()))}), or nothing",
     **{question.name: question.prompt for cloud in all_questions().values() for question in cloud.questions},
 }
 
@@ -52,6 +53,7 @@ def _example() -> str:
     return f"imagegen init --target {cloud} {' '.join(answers)} --allow-cidr 198.51.100.7/32"
 
 
+_ADDITIONS: Final = "; ".join(f"{one.name}: {one.what}" for one in find_additions(all_questions()).values())
 _HELP: Final = f"""Write a first config, with comments, to FILE (<name>.yaml by default).
 
 Asks for each value that is not given as an option. Without a terminal it uses the defaults, and lists the options
@@ -69,7 +71,7 @@ For one cloud, without questions:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--name", help="The name of the image, and of the config if FILE is left out.")
 @click.option("--release", help="The Windows release: `imagegen catalog windows` lists them.")
-@click.option("--kubernetes", metavar="VERSION", help="The Kubernetes version, for example 1.36.2.")
+@click.option("--kubernetes", metavar="VERSION", help="The Kubernetes version, for example 1.36.4.")
 @click.option("--containerd", metavar="VERSION", help="The containerd version, for example 2.3.4.")
 @click.option(
     "--target", "targets", multiple=True, type=click.Choice(list(all_questions())), help="A cloud; may be repeated."
@@ -78,6 +80,12 @@ For one cloud, without questions:
     "--allow-cidr", multiple=True, metavar="CIDR", help="A network that Packer connects from; may be repeated."
 )
 @_cloud_options
+@click.option(
+    "--with",
+    multiple=True,
+    metavar="NAME",
+    help=f"What else the image has; may be repeated. {_ADDITIONS}.",
+)
 @click.option("--allow-eol", is_flag=True, help="Accept versions that no longer receive security fixes.")
 @click.option("--no-schema", is_flag=True, help="Do not write the JSON Schema for editors beside the config.")
 @click.option("--force", is_flag=True, help="Replace an existing config.")
@@ -164,11 +172,14 @@ def _collect_answers(
         for cloud, about in all_questions().items()
         if cloud in clouds
     }
+    additions = interview.ask("with", "", functools.partial(_check_additions, clouds))
     if interview.missing:
         raise ConfigError(
             f"missing: {', '.join(interview.missing)}", hint="give them, or run it on a terminal to be asked"
         )
-    return Answers(name, release, kubernetes, containerd, tuple(cidrs), cloud_answers, allow_eol=given["allow_eol"])
+    return Answers(
+        name, release, kubernetes, containerd, tuple(cidrs), cloud_answers, tuple(additions), given["allow_eol"]
+    )
 
 
 def _check_release(answer: str) -> str:
@@ -207,6 +218,11 @@ def _check_clouds(answer: str | Sequence[str]) -> list[str]:
     if not clouds:
         raise _InvalidAnswer(f"name at least one of {' and '.join(all_questions())}")
     return [_check_choice(all_questions(), cloud) for cloud in dict.fromkeys(clouds)]
+
+
+def _check_additions(clouds: Sequence[str], answer: str | Sequence[str]) -> list[str]:
+    """Check the names of additions, of which some are for one cloud."""
+    return [_check_choice(find_additions(clouds or all_questions()), name) for name in _split(answer)]
 
 
 def _check_networks(answer: str | Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import click
 
 from imagegen.attest.document_files import DocumentFiles
 from imagegen.attest.keys import VerifyingKey, read_verifying_key
-from imagegen.attest.verify import Check, VerifyRequest
+from imagegen.attest.verify import Check, RefusedLabel, VerifyRequest
 from imagegen.attest.verify import verify as verify_all
 from imagegen.cli import options
 from imagegen.cli.output import print_as
@@ -19,6 +19,12 @@ from imagegen.files import read_file
 from imagegen.lines import counted
 
 LIMIT_KEY_BYTES: Final = 64 * 2**10
+_REHEARSED: Final = RefusedLabel(
+    options.REHEARSAL_LABEL,
+    "true",
+    "is the manifest of a rehearsal: no cloud has this image, and stand-ins took the place of its downloads",
+    "add --rehearsal to verify a rehearsal",
+)
 
 
 @click.command()
@@ -30,6 +36,7 @@ LIMIT_KEY_BYTES: Final = 64 * 2**10
 )
 @click.option("--lock", "lock_file", type=click.Path(path_type=Path), help="The lock that the image was built with.")
 @click.option("--node", type=click.Path(path_type=Path), help="The output of start.ps1 -Check on a node.")
+@click.option("--rehearsal", is_flag=True, help="Accept the manifest of a rehearsal.")
 @options.FORMAT
 def verify(
     manifest: str,
@@ -38,6 +45,7 @@ def verify(
     documents: Path | None,
     lock_file: Path | None,
     node: Path | None,
+    rehearsal: bool,
     form: str,
 ) -> None:
     """Check that a manifest, the proof about it and a node belong together. Needs no network and no account.
@@ -64,6 +72,7 @@ def verify(
         key=key_found,
         lock=lock_file,
         node=node,
+        refused=None if rehearsal else _REHEARSED,
     )
     checks = list(verify_all(request))
     print_as(form, _as_json(path, checks), _lines(checks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.artifacts.lock import BaseForm, LockedBase
@@ -11,7 +11,7 @@ from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers import CloudImage
 from imagegen.providers.aws.faults import explain_errors, is_transient
 from imagegen.providers.aws.settings import IMDS_V2, OWNER, REGION, Settings
-from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT, is_same_image
+from imagegen.providers.tags import IMAGE_ID, NAME, PREFERENCE, REJECTED, REPORT, RUN_ID, is_same_image, labels_of
 from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import (
         BlockDeviceMappingTypeDef,
         EbsBlockDeviceTypeDef,
+        FilterTypeDef,
         ImageTypeDef,
         TagTypeDef,
     )
 
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
+DISABLED: Final = "disabled"
 # The root device of every Windows AMI; the template sets size and type of this disk.
 ROOT_DEVICE = "/dev/sda1"
 BASE_FORM = BaseForm(
@@ -95,6 +97,31 @@ def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[
     )
 
 
+def rejected_images(ec2: EC2Client, name: str, labels: Mapping[str, str]) -> list[ImageTypeDef]:
+    """The images of a config that were rejected, with exactly these labels. They are disabled, if that was allowed."""
+    filters: Sequence[FilterTypeDef] = [
+        {"Name": f"tag:{NAME}", "Values": [name]},
+        {"Name": f"tag:{REPORT}", "Values": [REJECTED]},
+    ]
+    found = ec2.describe_images(Owners=["self"], Filters=filters, IncludeDisabled=True)["Images"]
+    return [image for image in found if labels_of(tags_of(image)) == dict(labels)]
+
+
+def describe_rejected(image: ImageTypeDef, region: str) -> str:
+    """What to know about a rejected image, and how to delete it."""
+    ami = image["ImageId"]
+    can = "" if image["State"] == DISABLED else ", so clusters can still use it"
+    return (
+        f"{ami} in {region} was rejected, because the report of its machine was not as planned. It is {image['State']}"
+        f"{can}. To delete it: `{deregistration(ami, region)}`"
+    )
+
+
+def deregistration(ami: str, region: str) -> str:
+    """The command that deregisters an image and deletes its snapshots."""
+    return f"aws ec2 deregister-image --region {region} --image-id {ami} --delete-associated-snapshots"
+
+
 def ami_of(artifact: str, region: str) -> str | None:
     """The AMI of a region in an artifact of Packer's plugin: `us-east-1:ami-1,us-west-2:ami-2`.
 
@@ -137,7 +164,7 @@ def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:
     """The newest available or pending image; an image with a rejected report only where there is no other."""
     usable = (image for image in images if image["State"] in (AVAILABLE, PENDING))
     # Of several equal images, min returns the first.
-    return min(usable, key=lambda image: tags_of(image).get(REPORT) == REJECTED, default=None)
+    return min(usable, key=lambda image: PREFERENCE.get(tags_of(image).get(REPORT, ""), 1), default=None)
 
 
 def tags_of(resource: Tagged) -> dict[str, str]:
@@ -145,7 +172,9 @@ def tags_of(resource: Tagged) -> dict[str, str]:
 
 
 def cloud_image(image: ImageTypeDef, region: str) -> CloudImage:
-    return CloudImage(image["ImageId"], region, image["Name"], image["State"], tags_of(image).get(REPORT, ""))
+    tags = tags_of(image)
+    state = (image["ImageId"], region, image["Name"], image["State"])
+    return CloudImage(*state, tags.get(REPORT, ""), tags.get(RUN_ID, ""))
 
 
 def wait_until_available(

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import Leftover, Remains
 from imagegen.providers.aws.faults import error_code, explain_errors, is_answer_from_aws
-from imagegen.providers.aws.images import Tagged, snapshots_of, tags_of
+from imagegen.providers.aws.images import AVAILABLE, Tagged, snapshots_of, tags_of
 from imagegen.providers.search import Search
-from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
+from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID, is_unjudged
 from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
@@ -69,10 +69,13 @@ def _listed(
 
 
 def is_left_over(image: ImageTypeDef) -> bool:
-    """Whether an image of a build is unfinished."""
+    """Whether an image of a build is unfinished, or expired before it was judged."""
     tags = tags_of(image)
     # A finished image never expires, even when its owner disables it later.
-    return RUN_ID in tags and tags.get(EXPIRES_AT, NEVER) != NEVER and image["State"] in _UNFINISHED
+    if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
+        return False
+    expired = image["State"] == AVAILABLE and is_unjudged(tags, datetime.datetime.now(datetime.UTC))
+    return image["State"] in _UNFINISHED or expired
 
 
 def is_failed_copy(image: ImageTypeDef) -> bool:

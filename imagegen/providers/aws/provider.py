@@ -15,9 +15,10 @@ from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ServiceClients, ec2_clients, service_clients
 from imagegen.providers.aws.faults import explain_errors
+from imagegen.providers.aws.images import tags_of
 from imagegen.providers.aws.settings import Place, Settings
 from imagegen.providers.provider import BootFile, Provider
-from imagegen.providers.tags import REPORT
+from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT
 from imagegen.providers.time_limits import Clock, Deadline
 
 if TYPE_CHECKING:
@@ -41,8 +42,14 @@ def find_built(plan: Plan, run: RunFacts) -> SearchResult:
         explain_errors(f"looking for built images in {region}", RefusedError),
     ):
         known = images.images_of(clients(region), plan.image_id, run.labels)
+        rejected = images.rejected_images(clients(region), plan.build.name, run.labels)
     newest = images.newest_usable(image for image in known if images.is_as_planned(image, settings))
-    return SearchResult(images.cloud_image(newest, region) if newest else None)
+    # A rejected image is disabled, so that the list of this plan's images does not have it.
+    found = newest or next((image for image in rejected if tags_of(image).get(IMAGE_ID) == plan.image_id), None)
+    return SearchResult(
+        images.cloud_image(found, region) if found else None,
+        tuple(images.describe_rejected(image, region) for image in rejected),
+    )
 
 
 def read_built(plan: Plan, artifact: str, run: RunFacts) -> CloudImage | None:
@@ -65,9 +72,23 @@ def read_built(plan: Plan, artifact: str, run: RunFacts) -> CloudImage | None:
 
 
 def mark(plan: Plan, image: CloudImage, report: str, run: RunFacts) -> None:
-    """Tag the AMI."""
-    with ec2_clients(run.environ, plan.settings.auth) as clients, explain_errors(f"tagging {image.id}", PublishError):
-        clients(image.region).create_tags(Resources=[image.id], Tags=[{"Key": REPORT, "Value": report}])
+    """Tag the AMI. A rejected AMI is disabled too: Cluster API finds images by their name, whatever tags they have."""
+    with ec2_clients(run.environ, plan.settings.auth) as clients:
+        ec2 = clients(image.region)
+        # Whoever may not do the one may still do the other.
+        try:
+            if report == REJECTED:
+                with explain_errors(f"disabling {image.id}", PublishError):
+                    ec2.disable_image(ImageId=image.id)
+        finally:
+            with explain_errors(f"tagging {image.id}", PublishError):
+                ec2.create_tags(Resources=[image.id], Tags=[{"Key": REPORT, "Value": report}])
+
+
+def build_again(_plan: Plan, image: CloudImage) -> str:
+    """With --rebuild: the name of an AMI has a random part."""
+    command = images.deregistration(image.id, image.region)
+    return f"build again with `imagegen build --rebuild`; to delete {image.id}: `{command}`"
 
 
 def publish(plan: Plan, built: CloudImage, run: RunFacts, console: Console) -> Published:
@@ -162,6 +183,7 @@ PROVIDER: Final = Provider[Settings, Place](
     find_built=find_built,
     read_built=read_built,
     mark=mark,
+    build_again=build_again,
     publish=publish,
     place=place,
     leftovers=leftovers,

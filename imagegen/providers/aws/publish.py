@@ -189,7 +189,12 @@ class Copy:
 
     def _find_or_start(self) -> ImageTypeDef:
         ec2 = self.clients(self.region)
-        known = images_of(ec2, self.source.plan.image_id, self.source.run.labels)
+        # A copy has the name of its source, which no other image of this plan has: another build made that one.
+        known = [
+            image
+            for image in images_of(ec2, self.source.plan.image_id, self.source.run.labels)
+            if image["Name"] == self.source.name
+        ]
         usable = newest_usable(image for image in known if self._is_as_planned(image))
         if usable is not None:
             return usable

@@ -3,7 +3,7 @@
 from typing import Final
 
 from imagegen.providers.aws.settings import TITLE
-from imagegen.providers.questions import CloudQuestions, Question
+from imagegen.providers.questions import Addition, CloudQuestions, Question
 
 _TEXT: Final = """\
   aws:
@@ -28,4 +28,17 @@ QUESTIONS: Final = CloudQuestions(
         ),
     ),
     text=_TEXT,
+    additions=(
+        Addition(
+            "ecr",
+            "the credential provider of Amazon Elastic Container Registry",
+            "credential_providers:",
+            """\
+  # Take the newest patch of your Kubernetes minor.
+  - name: ecr-credential-provider
+    url: https://artifacts.k8s.io/binaries/cloud-provider-aws/v{minor}.0/windows/amd64/ecr-credential-provider-windows-amd64
+    match_images: ["*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr-fips.*.amazonaws.com", "public.ecr.aws"]
+""",
+        ),
+    ),
 )

@@ -15,7 +15,7 @@ from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import CloudImage, RunFacts, SearchResult
 from imagegen.providers.azure.failures import explain_errors, is_transient
 from imagegen.providers.azure.settings import Settings
-from imagegen.providers.tags import REJECTED, REPORT, is_same_image
+from imagegen.providers.tags import NAME, PREFERENCE, REJECTED, REPORT, RUN_ID, is_same_image, labels_of
 from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
@@ -85,29 +85,43 @@ def definition_of(settings: Settings) -> Definition:
 def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: RunFacts) -> SearchResult:
     """The highest version of this plan with exactly these labels that contains an image in the build region.
 
-    A version with a rejected report is returned only where there is no other.
+    An accepted version comes first. A version with a rejected report is returned only where there is no other.
     """
     definition, home = definition_of(plan.settings), plan.settings.location
-    same = [
-        version
-        for version in definition.versions(client)
-        if is_same_image(version.tags or {}, plan.image_id, run.labels)
-    ]
+    versions = definition.versions(client)
+    same = [version for version in versions if is_same_image(version.tags or {}, plan.image_id, run.labels)]
     built = [version for version in same if is_built(client, definition, version, home)]
-    if built:
-        best = max(
-            built,
-            key=lambda version: ((version.tags or {}).get(REPORT) != REJECTED, Version(version.name or "0")),
-        )
-        return SearchResult(cloud_image(best, definition, home))
-    return SearchResult(
-        None,
-        tuple(
-            f"{definition}/{name} of this image is in state Failed ({reason_in(definition.read(client, name))}) "
-            f"and is not used; delete it: `{definition.deletion(name)}`"
-            for name in (version.name or "" for version in same if version.provisioning_state == FAILED)
-        ),
-    )
+    best = max(built, key=_preference, default=None)
+    rejected = [
+        f"{definition}/{version.name} was rejected, because the report of its machine was not as planned. It can still "
+        f"be used by its number. To delete it: `{definition.deletion(version.name or '')}`"
+        for version in versions
+        if _is_rejected(version.tags or {}, plan.build.name, run.labels)
+    ]
+    if best is not None:
+        return SearchResult(cloud_image(best, definition, home), tuple(rejected))
+    failed = [
+        f"{definition}/{name} of this image is in state Failed ({reason_in(definition.read(client, name))}) "
+        f"and is not used; delete it: `{definition.deletion(name)}`"
+        for name in (version.name or "" for version in same if version.provisioning_state == FAILED)
+    ]
+    return SearchResult(None, (*rejected, *failed))
+
+
+def _preference(version: GalleryImageVersion) -> tuple[int, Version]:
+    return -PREFERENCE.get((version.tags or {}).get(REPORT, ""), 1), Version(version.name or "0")
+
+
+def _is_rejected(tags: Mapping[str, str], name: str, labels: Mapping[str, str]) -> bool:
+    return tags.get(REPORT) == REJECTED and tags.get(NAME) == name and labels_of(tags) == dict(labels)
+
+
+def build_again(plan: BuildPlan[Settings], image: CloudImage) -> str:
+    """A version that the config decides must be deleted first: Azure has no second version with the same number."""
+    command = definition_of(plan.settings).deletion(image.id.rpartition("/")[2])
+    if fixed_version(plan.settings, plan.image.versions["kubernetes"]) is not None:
+        return f"delete it, and run `imagegen build` again: `{command}`"
+    return f"build again with `imagegen build --rebuild`; to delete {image.name}: `{command}`"
 
 
 def read_built(
@@ -221,6 +235,7 @@ def cloud_image(version: GalleryImageVersion, definition: Definition, region: st
         f"{definition}/{version.name}",
         {SUCCEEDED: "available", UPDATING: "pending"}.get(state, state),
         (version.tags or {}).get(REPORT, ""),
+        (version.tags or {}).get(RUN_ID, ""),
     )
 
 
@@ -288,5 +303,5 @@ def _check_free(
         )
     raise RefusedError(
         f"{label} exists already, and imagegen never overwrites a version",
-        hint=f"{another}, or delete that version",
+        hint=f"{another}, or delete that version: `{definition.deletion(version)}`",
     )

@@ -20,7 +20,7 @@ from imagegen.providers.azure.client import Arm
 from imagegen.providers.azure.failures import explain_errors, first_line, is_answer_from_azure, reject_web_page
 from imagegen.providers.azure.settings import Place
 from imagegen.providers.search import Search
-from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
+from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, REPORT, RUN_ID, is_unjudged
 from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
@@ -171,7 +171,10 @@ def _versions(compute: ComputeManagementClient, place: Place) -> Iterator[Leftov
     for version in versions:
         tags = version.tags or {}
         # A version that was published has no expiry.
-        if tags.keys() >= {RUN_ID, EXPIRES_AT} and not gallery.is_built(compute, definition, version, place.location):
+        if tags.keys() >= {RUN_ID, EXPIRES_AT} and (
+            is_unjudged(tags, datetime.datetime.now(datetime.UTC))
+            or not gallery.is_built(compute, definition, version, place.location)
+        ):
             resource = {"id": version.id, "name": f"{definition}/{version.name}", "location": version.location}
             yield _leftover(VERSION, resource, tags, gallery.state_word(version.provisioning_state))
 
@@ -229,6 +232,8 @@ def _change_of(version: Mapping[str, Mapping[str, str]] | None, leftover: Leftov
     tags = version.get("tags") or {}
     if (tags.get(RUN_ID), tags.get(EXPIRES_AT)) != (leftover.run_id, leftover.expires_at):
         return "it has other tags now"
+    if REPORT in tags:
+        return "its report was judged"
     state = version.get("properties", {}).get("provisioningState", "")
     # A failed version may have been completed, or be updated by another run.
     return "" if state == leftover.state else f"it is {state} now"

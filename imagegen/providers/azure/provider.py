@@ -196,6 +196,7 @@ PROVIDER: Final = Provider[Settings, Place](
     find_built=find_built,
     read_built=read_built,
     mark=mark,
+    build_again=gallery.build_again,
     publish=publish,
     place=place,
     leftovers=leftovers,

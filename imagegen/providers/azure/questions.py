@@ -3,7 +3,7 @@
 from typing import Final
 
 from imagegen.providers.azure.settings import TITLE
-from imagegen.providers.questions import CloudQuestions, Question
+from imagegen.providers.questions import Addition, CloudQuestions, Question
 
 _TEXT: Final = """\
   azure:
@@ -58,4 +58,20 @@ QUESTIONS: Final = CloudQuestions(
         ),
     ),
     text=_TEXT,
+    additions=(
+        Addition(
+            "acr",
+            "the credential provider of Azure Container Registry",
+            "credential_providers:",
+            """\
+  # Take the newest patch of your Kubernetes minor. User data writes azure.json.
+  - name: acr-credential-provider
+    url: https://github.com/kubernetes-sigs/cloud-provider-azure/releases/download/v{minor}.0/azure-acr-credential-provider-windows-amd64.exe
+    match_images: ["*.azurecr.io", "*.azurecr.cn", "*.azurecr.us"]
+    args: ['C:\\k\\azure.json']
+    cache: 10m
+""",
+        ),
+        Addition("gmsa", "the plugin that reads the credentials of gMSAs from a key vault", "gmsa: {}"),
+    ),
 )

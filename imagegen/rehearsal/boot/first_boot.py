@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "f7ab9cdd34f54bae898ba248fb5f99a07ee8d64304b9aee03c3858ca08b40733"
+SHA256 = "bdb488279ab21d1733f50f6741f4db479a8b2e6790503e0ef320fbd024c95b99"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
 from imagegen.rehearsal.boot.observe import find_lost_address, read_kubeadm_arguments
-from imagegen.rehearsal.machine.access import USERS, effective
+from imagegen.rehearsal.machine.access import CREATE, USERS, effective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # https://kubernetes.io/docs/reference/networking/ports-and-protocols/#node
 _PORT: Final = 10250
-_CHANGES: Final = ("Modify", "FullControl")
+_CHANGES: Final = (CREATE, "Modify", "FullControl")
 
 
 def look_at_kubelet(machine: Machine, kubelet: Kubelet, folder: str, nodes: Iterable[Node]) -> facts.Kubelet:
@@ -36,7 +36,7 @@ def look_at_kubelet(machine: Machine, kubelet: Kubelet, folder: str, nodes: Iter
 
 
 def _may_change(machine: Machine, folder: str) -> bool:
-    """Whether a container, whose account is a member of Users, may change files in a folder."""
+    """Whether a container, whose account is a member of Users, may make files in a folder."""
     if not machine.files.is_folder(folder):
         return False
     entries = [entry for entry in effective(machine.files, folder).entries if entry.sid == USERS and entry.inherit]

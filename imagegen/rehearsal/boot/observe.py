@@ -14,7 +14,7 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.boot.guarded import TRUSTED, Guarded, find_guard
+from imagegen.boot.guarded import Guarded, find_guard
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, effective
 from imagegen.rehearsal.machine.inspection import FIRST_BOOT_LOG
 from imagegen.rehearsal.machine.programs import check_can_run, log_file, words
@@ -25,6 +25,7 @@ from imagegen.rehearsal.node.kubelet_credentials import can_run
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import last_values, parse_arguments, registered_providers
 from imagegen.rehearsal.node.registration import PROVIDED_ADDRESS
+from imagegen.resources.accounts import TRUSTED
 from imagegen.signing.block import without_signature
 
 if TYPE_CHECKING:

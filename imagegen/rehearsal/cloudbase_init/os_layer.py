@@ -14,6 +14,7 @@ from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine import access
 from imagegen.rehearsal.machine.accounts import BUILT_IN_ADMINISTRATOR
 from imagegen.rehearsal.machine.firewall import Rule
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL
@@ -35,7 +36,6 @@ _GENERALISED: Final = 7
 # How long Setup may take to finish what sysprep began.
 _BOOT_S: Final = 600.0
 _ADAPTER: Final = ("Ethernet", "0A:FF:C0:00:00:07")
-_ADDRESS: Final = "10.0.0.7"
 _GATEWAY: Final = "10.0.0.1"
 CONSTANTS: Final = {
     "SERVICE_STATUS_STOPPED": "Stopped",
@@ -253,7 +253,7 @@ class OsLayer:
         return [(*_ADAPTER, _GATEWAY)]
 
     def get_mac_address_by_local_ip(self, ip_addr: str) -> str | None:
-        return _ADAPTER[1].lower() if ip_addr == _ADDRESS else None
+        return _ADAPTER[1].lower() if ip_addr == NODE_ADDRESS else None
 
     def set_network_adapter_mtu(self, name: str, mtu: int) -> None:
         if name != _ADAPTER[0]:

@@ -99,3 +99,18 @@ def silent_guest(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
 
     sandbox.machine_hooks.append(hook)
     return lambda: len(silenced)
+
+
+def wrong_report(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
+    """Makes the machine report another plan than the one of the tree."""
+    spoilt: list[str] = []
+
+    def hook(identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
+        def spoil(report: dict[str, object]) -> None:
+            spoilt.append(identity.address)
+            report["plan_sha256"] = "0" * 64
+
+        machine.before_report = spoil
+
+    sandbox.machine_hooks.append(hook)
+    return lambda: len(spoilt)

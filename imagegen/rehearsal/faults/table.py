@@ -36,6 +36,7 @@ _SHARED: Final = (
     ),
     Fault("resource-fails", "Windows refuses to set a resource.", ExitCode.BUILD),
     Fault("engine-killed", "The engine's process on the machine is killed in the middle of a phase.", ExitCode.BUILD),
+    Fault("wrong-report", "The machine reports another plan than that of the tree.", ExitCode.BUILD),
     Fault(
         "silent-guest",
         "The machine does not come back after its first restart. timeouts.restart is one minute.",
@@ -71,6 +72,7 @@ _GUEST_INJECTORS: Final[Mapping[str, Injector]] = {
     "wrong-bytes": guest.wrong_bytes,
     "resource-fails": guest.resource_fails,
     "engine-killed": guest.engine_killed,
+    "wrong-report": guest.wrong_report,
     "silent-guest": guest.silent_guest,
 }
 

@@ -15,9 +15,12 @@ SYSTEM = "S-1-5-18"
 ADMINISTRATORS = "S-1-5-32-544"
 USERS = "S-1-5-32-545"
 EVERYONE = "S-1-1-0"
+AUTHENTICATED_USERS = "S-1-5-11"
+CREATOR_OWNER = "S-1-3-0"
 # To what below a folder an entry applies, and whether it applies to the folder too.
 FILES, FOLDERS, EVERYTHING = "ObjectInherit", "ContainerInherit", "ContainerInherit, ObjectInherit"
 ALSO_HERE, ONLY_BELOW = "None", "InheritOnly"
+CREATE = "CreateFiles, AppendData"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +34,6 @@ class AccessEntry:
     inheritance: str = EVERYTHING
     """With `inherit`: to what below it applies, as Windows calls it."""
     propagation: str = ALSO_HERE
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether it is inherited, but not by everything or not from an entry that applies here too."""
-        return self.inherit and (self.inheritance, self.propagation) != (EVERYTHING, ALSO_HERE)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,7 @@ _PUBLISHERS: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WINEVT\Pu
 _MANIFESTS: Final = {
     "ccgevents.man": "Microsoft-Windows-Containers-CCG",
     "ccgakvpluginevents.man": "Microsoft-AKSGMSAPlugin",
+    "openssh-events.man": "OpenSSH",
 }
 POWER_PLANS: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes"
 BALANCED: Final = "381b4222-f694-41f0-9685-ff5bb260df2e"
@@ -147,7 +148,9 @@ def _install_manifest(machine: Machine, given: Mapping[str, str]) -> str:
     path = given["path"]
     if not machine.files.is_file(path):
         raise RefusedByWindows(f"Failed to open file {path}. The system cannot find the file specified.")
-    name = ntpath.basename(path).lower()
+    name, program = ntpath.basename(path).lower(), given.get("program")
+    if program and not machine.files.is_file(program):
+        raise RefusedByWindows(f"the events of {name} have no texts: there is no {program}")
     if name not in _MANIFESTS or not machine.files.read(path).startswith(b"a stand-in for "):
         raise UnknownCommandError(f"the rehearsal does not know what {path} holds")
     key = rf"{_PUBLISHERS}\{{{uuid.uuid5(uuid.NAMESPACE_DNS, name)}}}"
@@ -190,6 +193,13 @@ def _need_network(machine: Machine, given: Mapping[str, str]) -> str:
     return ""
 
 
+def _keep_routes(machine: Machine, given: Mapping[str, str]) -> str:
+    """The adapter of the model keeps its routes."""
+    if not machine.files.is_file(given["route"]):
+        raise RefusedByWindows(f"'{given['route']}' is not recognized as an internal or external command")
+    return ""
+
+
 _PROTOCOL: Final = rf"protocol=(?P<protocol>{'|'.join(PROTOCOLS)})"
 _PORTS: Final = r"startport=(?P<start>[0-9]{1,5}) numberofports=(?P<count>[0-9]{1,5}) store=persistent"
 _GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
@@ -205,7 +215,11 @@ _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
         (rf"int ipv4 show excludedportrange {_PROTOCOL} store=persistent", _show_excluded),
         (rf"int ipv4 add excludedportrange {_PROTOCOL} {_PORTS}", _exclude),
     ),
-    "wevtutil.exe": ((r"ep", _list_publishers), (r"im (?P<path>[^ ]+)", _install_manifest)),
+    "wevtutil.exe": (
+        (r"ep", _list_publishers),
+        (r"im (?P<path>[^ ]+)", _install_manifest),
+        (r"im (?P<path>.+) /rf:(?P<program>.+) /mf:(?P=program)", _install_manifest),
+    ),
     "cmd.exe": (
         (rf"/d /c net\.exe stop {_SERVICE} /y", _stop),
         (
@@ -216,6 +230,11 @@ _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
             r"/d /s /c (?P<program>\S.*\\docker\.exe) network inspect (?P<network>[a-z]+) \|\| "
             r"(?P=program) network create -d nat (?P=network)",
             _need_network,
+        ),
+        (
+            r"/d /c for %a in \([0-9. ]+\) do \((?P<route>\S+\\route\.exe) -4 print %a \| \S+\\find\.exe %a "
+            r"\|\| (?P=route) add %a mask 255\.255\.255\.255 0\.0\.0\.0\)",
+            _keep_routes,
         ),
     ),
     "sc.exe": (

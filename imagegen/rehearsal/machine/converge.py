@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from imagegen.manifest.report import LeftOut
 from imagegen.rehearsal.machine import downloads
 from imagegen.rehearsal.machine.bundle import HOME, UNPACKED
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR
@@ -88,7 +89,7 @@ def prefetch(run: PhaseRun, items: Iterable[Item]) -> None:
     wanted: dict[str, Item] = {}
     for item in items:
         name = item.resource.artifact_name
-        if name is not None and name not in wanted and _differs(run.machine, item):
+        if name is not None and name not in wanted and _may_differ(run.machine, item):
             wanted[name] = item
     missing = [
         (name, item)
@@ -102,11 +103,12 @@ def prefetch(run: PhaseRun, items: Iterable[Item]) -> None:
             raise _stop(item, error) from error
 
 
-def _differs(machine: Machine, item: Item) -> bool:
+def _may_differ(machine: Machine, item: Item) -> bool:
     try:
         return bool(inspect(machine, item)[1])
-    except RefusedByWindows as refusal:
-        raise _stop(item, refusal) from refusal
+    except RefusedByWindows:
+        # An image, before its runtime runs.
+        return True
 
 
 def _set(run: PhaseRun, item: Item) -> None:
@@ -122,6 +124,9 @@ def _set(run: PhaseRun, item: Item) -> None:
     if BEHAVIOUR[item.kind].put(run.machine, item.resource, supplies):
         run.restart = True
         run.state.mark_restart(run.phase)
+    if supplies.left_out:
+        run.state.left_out[item.id] = LeftOut(count=len(supplies.left_out), names=supplies.left_out[:10])
+        run.transcript.say(f"left out, because the plan does not list them: {len(supplies.left_out)} files")
     _, reasons = inspect(run.machine, item)
     if reasons:
         raise RefusedByWindows(f"not as planned after it was set: {'; '.join(reasons)}")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 FILE: Final = r"C:\Windows\Temp\imagegen-credentials.ps1"
-_BEGINNING: Final = b"$env:IMAGEGEN_"
-_VARIABLES: Final = re.compile(r'(\$env:[A-Z_]+="[^"]*"; )+')
-_VALUE: Final = re.compile(r'\$env:IMAGEGEN_(REGISTRIES|DOWNLOADS)="([A-Za-z0-9+/=]*)"; ')
+_BASE64: Final = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+_WHOLE: Final = re.compile(rf'(\$env:IMAGEGEN_[A-Z]+="{_BASE64}";\s*)+(\$env:(?!IMAGEGEN_)\w+="[^"]*";\s*)*', re.ASCII)
+_VALUE: Final = re.compile(r'\$env:IMAGEGEN_(REGISTRIES|DOWNLOADS)="([A-Za-z0-9+/=]+)"')
 
 
 class PrivateDownload(Strict):
@@ -48,9 +48,9 @@ class Delivered:
 def parse_file(data: bytes) -> Delivered | None:
     """What Packer's file has; None for another file."""
     text = data.decode(errors="replace")
-    found = dict(_VALUE.findall(text))
-    if not found or not _VARIABLES.fullmatch(text):
+    if not _WHOLE.fullmatch(text):
         return None
+    found = dict(_VALUE.findall(text))
     values = {name: base64.b64decode(value).decode() for name, value in found.items()}
     return Delivered(values.get("REGISTRIES", ""), _DOWNLOADS.validate_json(values.get("DOWNLOADS") or "{}"))
 
@@ -61,8 +61,9 @@ def take_file(machine: Machine) -> Delivered:
         return Delivered()
     data = machine.files.read(FILE)
     machine.files.remove(FILE)
-    if not data.startswith(_BEGINNING):
+    delivered = parse_file(data)
+    if delivered is None:
         raise RefusedByWindows(
             "Packer did not upload all credentials, because the connection was interrupted: start the build again"
         )
-    return parse_file(data) or Delivered()
+    return delivered

@@ -15,11 +15,12 @@ SERVICE = "WinDefend"
 
 
 class Defender:
-    """The programs whose file access is not scanned."""
+    """The programs whose file access is not scanned, and the files and folders that are not scanned."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._processes: list[str] = []
+        self._paths: list[str] = []
 
     @property
     def is_absent(self) -> bool:
@@ -36,6 +37,16 @@ class Defender:
     def excluded_processes(self) -> tuple[str, ...]:
         self._need_service()
         return tuple(self._processes)
+
+    @property
+    def excluded_paths(self) -> tuple[str, ...]:
+        self._need_service()
+        return tuple(self._paths)
+
+    def exclude_path(self, path: str) -> None:
+        self._need_service()
+        if path.lower() not in map(str.lower, self._paths):
+            self._paths.append(path)
 
     def exclude_process(self, process: str) -> None:
         self._need_service()

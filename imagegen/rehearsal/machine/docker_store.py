@@ -92,7 +92,7 @@ class DockerStore:
 def open_docker(machine: Machine) -> DockerStore:
     """The store, through the running service."""
     if not machine.wait_until(lambda: not docker_fault(machine), 60):
-        raise RefusedByWindows(f"docker.exe gets no answer: error during connect: {docker_fault(machine)}")
+        raise RefusedByWindows(f"docker.exe ended with 1: error during connect: {docker_fault(machine)}")
     return DockerStore(machine)
 
 

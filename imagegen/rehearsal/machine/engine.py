@@ -11,6 +11,7 @@ from imagegen.rehearsal.machine.bundle import HOME, open_bundle, root_for
 from imagegen.rehearsal.machine.converge import PhaseRun, converge, inspect, prefetch
 from imagegen.rehearsal.machine.credentials_file import Delivered, take_file
 from imagegen.rehearsal.machine.events import Transcript
+from imagegen.rehearsal.machine.features import RESTART_KEY
 from imagegen.rehearsal.machine.inspection import run_inspection
 from imagegen.rehearsal.machine.plan import Item, Phase, items_of
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -132,14 +133,19 @@ def _steps(run: PhaseRun, phase: Phase, own: list[Item], plan_sha256: str) -> No
     _check_order(run, phase, earlier)
     before = run.state.phases.get(phase.name)
     kept = before is not None and before.restart
-    # A restart that an unfinished run needed is still needed. The restart after a finished run has happened.
-    run.restart = kept and phase.restart and before is not None and before.status != "finished"
+    # A restart that a run needed is still needed. A start of Windows removes the volatile key of a finished run.
+    waits = run.machine.registry.has_key(RESTART_KEY)
+    run.restart = kept and phase.restart and before is not None and (before.status != "finished" or waits)
     run.state.keep_phase(phase.name, "started", restart=kept, ms=0)
     for item in (item for item in run.items if item.phase in earlier and not item.repeated):
         converge(run, item, quiet=True)
+    certificates = [item for item in own if item.kind == "certificate"]
+    for item in certificates:
+        converge(run, item)
     prefetch(run, own)
     for item in own:
-        converge(run, item)
+        if item not in certificates:
+            converge(run, item)
     last = phase is run.plan.phases[-1]
     facts = _verify(run) if last else {}
     run.restart = run.restart or run.machine.restart_pending()
@@ -148,6 +154,8 @@ def _steps(run: PhaseRun, phase: Phase, own: list[Item], plan_sha256: str) -> No
     if run.machine.files.exists(downloads.ARTIFACTS):
         run.machine.files.remove(downloads.ARTIFACTS)
     restart = run.state.phases[phase.name].restart or run.restart
+    if run.restart:
+        run.machine.registry.make_key(RESTART_KEY)
     run.state.keep_phase(phase.name, "finished", restart=restart, ms=run.ms)
     if last:
         write_report(run, plan_sha256, facts)

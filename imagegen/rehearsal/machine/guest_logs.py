@@ -25,7 +25,7 @@ PLACES: Final = (
     ("dism", r"C:\Windows\Logs\DISM", "dism.log"),
     ("panther", r"C:\Windows\Panther", "setup*.log"),
     ("sysprep", r"C:\Windows\System32\Sysprep\Panther", "setup*.log"),
-    ("containerd", r"C:\ProgramData\containerd", "*.log"),
+    ("containerd", r"C:\var\log\containerd", "*.log"),
     ("kubelet", r"C:\var\log\kubelet", "*.log"),
     ("csi-proxy", r"C:\var\log\csi-proxy", "*.log"),
     ("cri-dockerd", r"C:\var\log\cri-dockerd", "*.log"),

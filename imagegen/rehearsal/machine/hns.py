@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.services import Services
 
 SERVICE = "hns"
-# The address of every model machine in its cloud's network.
-NODE_ADDRESS, NODE_NETWORK = "10.0.0.5", "10.0.0.0/24"
+# The address of every model machine: in its cloud's network and metadata, and on its network card.
+NODE_ADDRESS, NODE_NETWORK = "10.0.0.7", "10.0.0.0/24"
 _TYPES = ("L2Bridge", "L2Tunnel", "Overlay", "NAT")
 
 

@@ -92,7 +92,7 @@ class Plan(Strict):
     artifacts: dict[Name, Artifact]
     files: dict[str, Sha256]
     proxy: Proxy | None
-    signatures: dict[Sha256, Signature]
+    signatures: dict[Sha256, Signature | None]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,7 @@ def write_report(run: PhaseRun, plan_sha256: str, facts: Mapping[str, Facts | No
         }
         for item in run.items
     ]
-    report = {
+    report: dict[str, object] = {
         "report_version": 1,
         "plan_sha256": plan_sha256,
         "name": run.plan.name,
@@ -44,9 +44,13 @@ def write_report(run: PhaseRun, plan_sha256: str, facts: Mapping[str, Facts | No
         "phases": phases,
         "resources": resources,
         "signatures": {
-            sha256: "machine" if sha256 in run.state.checked else "host" for sha256 in sorted(run.plan.signatures)
+            sha256: "machine" if sha256 in run.state.checked else "host"
+            for sha256, signature in sorted(run.plan.signatures.items())
+            if signature
         },
+        "left_out": {name: one.model_dump() for name, one in run.state.left_out.items()},
     }
+    run.machine.before_report(report)
     data = json.dumps(report, separators=(",", ":")).encode("ascii")
     run.machine.files.write(REPORT, data)
     run.transcript.report(REPORT, hashlib.sha256(data).hexdigest())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imagegen.rehearsal.machine.windows import Machine
+
+_LINE: Final = re.compile(r"[1-9][0-9]{0,17} [1-9][0-9]{0,8} \S")
 
 
 def rotate_logs(machine: Machine, arguments: Sequence[str]) -> int:
@@ -33,10 +36,9 @@ def rotate_logs(machine: Machine, arguments: Sequence[str]) -> int:
 
 def _rotate(machine: Machine, line: str) -> str:
     """Why the log of this line is not as it must be, or an empty string. A log that does not exist yet is."""
-    size, _, rest = line.partition(" ")
-    keep, _, path = rest.partition(" ")
-    if not path:
-        return "the line must have a size, a number and a path"
+    if not _LINE.match(line):
+        return "the line must have a size, a number and a path, with both numbers above 0"
+    size, keep, path = line.split(" ", 2)
     try:
         _limit(machine, path, int(size), int(keep))
     except (RefusedByWindows, ValueError) as error:

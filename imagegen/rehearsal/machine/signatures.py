@@ -66,6 +66,9 @@ def show_signature(machine: Machine, data: bytes, name: str) -> Shown:
 def check_signature(machine: Machine, data: bytes, name: str, supplies: Supplies) -> None:
     """The engine's check of a file before it comes into its place. What it found is kept for the report."""
     sha256 = hashlib.sha256(data).hexdigest()
+    if supplies.signatures and sha256 not in supplies.signatures:
+        reason = "the plan requires signatures, and knows no file with these bytes"
+        raise StopError(Exit.WRONG_BYTES, f"{name} has the sha256 {sha256}: {reason}")
     wanted = supplies.signatures.get(sha256)
     if wanted is None or wanted.hidden is not None:
         return

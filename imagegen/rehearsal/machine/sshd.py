@@ -33,7 +33,7 @@ _KEYWORDS: Final = frozenset(
     {
         *("port", "pubkeyauthentication", "passwordauthentication", "kbdinteractiveauthentication"),
         *("authorizedkeysfile", "subsystem", "match", "permitemptypasswords", "loglevel", "syslogfacility"),
-        *("logingracetime", "maxauthtries", "strictmodes", "allowgroups", "denygroups", "hostkey"),
+        *("logingracetime", "maxauthtries", "strictmodes", "allowgroups", "denygroups", "hostkey", "ciphers", "macs"),
     }
 )
 

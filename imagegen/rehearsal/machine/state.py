@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pydantic
 
+from imagegen.manifest.report import LeftOut
 from imagegen.rehearsal.machine.bundle import HOME
 from imagegen.resources.model import Strict
 
@@ -44,6 +45,7 @@ class _Saved(Strict):
     phases: dict[str, PhaseRecord]
     resources: dict[str, ResourceRecord]
     signatures: list[str]
+    left_out: dict[str, LeftOut]
 
 
 class State:
@@ -57,6 +59,7 @@ class State:
         self.resources: dict[str, ResourceRecord] = {}
         self.checked: set[str] = set()
         """The sha256 of the files whose signature Windows accepted."""
+        self.left_out: dict[str, LeftOut] = {}
 
     def read(self, transcript: Transcript) -> None:
         """Read the state of earlier runs, and report what cannot be used."""
@@ -70,7 +73,7 @@ class State:
                 continue
             if saved.plan_sha256 == self._plan_sha256:
                 self.phases, self.resources = dict(saved.phases), dict(saved.resources)
-                self.checked = set(saved.signatures)
+                self.checked, self.left_out = set(saved.signatures), dict(saved.left_out)
                 return
             transcript.say(f"discarded {path}: it is the state of another plan")
 
@@ -113,6 +116,7 @@ class State:
             phases=self.phases,
             resources=self.resources,
             signatures=sorted(self.checked),
+            left_out=self.left_out,
         )
         self._machine.files.write(NEW, saved.model_dump_json().encode())
         self._machine.files.move(NEW, STATE)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import table
 from imagegen.rehearsal.clouds import guest_agents
-from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.access import (
+    ADMINISTRATORS,
+    AUTHENTICATED_USERS,
+    CREATE,
+    ONLY_BELOW,
+    SYSTEM,
+    USERS,
+    AccessEntry,
+    write,
+)
+from imagegen.rehearsal.machine.access import FOLDERS as IN_FOLDERS
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.certificates import ROOT, Certificate
 from imagegen.rehearsal.machine.commands import BALANCED, POWER_PLANS
@@ -88,7 +98,7 @@ TOOLS = (
     "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
     "defrag.exe", "dism.exe", "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe",
     "wevtutil.exe", r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys",
-    r"drivers\afd.sys",
+    r"drivers\afd.sys", "route.exe", "find.exe",
 )  # fmt: skip
 PATH = (
     r"%SystemRoot%\system32;%SystemRoot%;%SystemRoot%\System32\Wbem;%SYSTEMROOT%\System32\WindowsPowerShell\v1.0\;"
@@ -123,7 +133,7 @@ SERVICES: tuple[StockService, ...] = (
     ("LanmanWorkstation", "Workstation", HOSTED, AUTOMATIC, ("nsi",)),
     ("WinRM", "Windows Remote Management (WS-Management)", HOSTED, AUTOMATIC, ("RpcSs",)),
     (WIN_DEFEND, "Microsoft Defender Antivirus Service", f'"{DEFENDER}"', AUTOMATIC, ("RpcSs",)),
-    (TIME_SERVICE, "Windows Time", HOSTED, MANUAL, ()),
+    (TIME_SERVICE, "Windows Time", r"%SystemRoot%\system32\svchost.exe -k LocalService", MANUAL, ()),
     ("wuauserv", "Windows Update", HOSTED, MANUAL, ("RpcSs",)),
     ("msiserver", "Windows Installer", r"%SystemRoot%\System32\msiexec.exe /V", MANUAL, ("RpcSs",)),
 )
@@ -185,8 +195,14 @@ def _fill_disk(machine: Machine, agents: Agents) -> None:
         files.write(agents.answer_file, make_answer_file(agents.answers))
     owners = [AccessEntry(sid, "FullControl", inherit=True) for sid in (SYSTEM, ADMINISTRATORS)]
     readers = AccessEntry(USERS, "ReadAndExecute", inherit=True)
-    write(files, "C:", [*owners, readers], protected=True)
-    for folder in (r"C:\Windows", r"C:\Program Files"):
+    # As on the images of a cloud (pull request 4633 of aks-engine): a folder of the drive that nobody closes is open to
+    # every account.
+    others = (
+        AccessEntry(AUTHENTICATED_USERS, "Modify", inherit=True, propagation=ONLY_BELOW),
+        AccessEntry(USERS, CREATE, inherit=True, inheritance=IN_FOLDERS),
+    )
+    write(files, "C:", [*owners, readers, *others], protected=True)
+    for folder in (r"C:\Windows", r"C:\Program Files", r"C:\Program Files (x86)", r"C:\Users"):
         write(files, folder, [*owners, readers], protected=True)
     write(files, r"C:\ProgramData", [*owners, readers, AccessEntry(USERS, "Write", inherit=True)], protected=True)
 

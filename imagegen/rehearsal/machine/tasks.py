@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 SERVICE = "Schedule"
-AT_TIMES = "TimeTrigger"
+AT_TIMES, AT_START = "TimeTrigger", "BootTrigger"
 RUNS_PROGRAM = "Exec"
 NO_SECOND = "IgnoreNew"
 # A time that has passed: each run is a multiple of the interval after it.
@@ -43,7 +43,7 @@ HINDERING_BY_DEFAULT = ("DisallowStartIfOnBatteries", "StopIfGoingOnBatteries")
 NO_PROGRAM = 0x80070002
 NO_SCRIPT = 0xFFFD0000
 # Compare rotation.py with a changed script before you take over its digest.
-ROTATE_LOGS_SHA256 = "371e52f2872adadf741a43ae99e56f75e8c42dcfc4b2aa7a6daf0ba99560033e"
+ROTATE_LOGS_SHA256 = "98d64f6070e3f28b7797ff21f66c0404d24dc6b7555d927d8541a5beb89716ad"
 # What the scripts of the shipped steps do, with the digests of the bytes that do it. Scripts of other names do nothing
 # here.
 SCRIPTS: dict[str, tuple[str, Callable[[Machine, Sequence[str]], int]]] = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "5b3abb9c10d39b50fd3505e6d8ec4b0aac72a581cfa7c660b0403a30f1065bd7"
+INSTALL_UPDATES_SHA256: Final = "5eb46cd80f50611780f95d57def4ece0cb297e2733ed6d142804b6d9234b8973"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.machine.accounts import Accounts
 from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.machine.defender import Defender
-from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
+from imagegen.rehearsal.machine.features import REBOOT_PENDING, RESTART_KEY, Features
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
 from imagegen.rehearsal.machine.hns import Hns
@@ -91,16 +91,17 @@ class Machine:
         self.marks_stay_s = 0.0
         """For how long after a restart Windows still calls it pending."""
         self._later: list[tuple[float, Callable[[], object]]] = []
-        # Called with the id of each resource before it is set, to inject a fault.
+        # Called to inject a fault: with the id of a resource before it is set, with the report before it is written.
         self.before_set: Callable[[str], None] = _undisturbed
-        # Called before each restart, to inject a fault.
         self.before_restart: Callable[[], None] = _undisturbed
+        self.before_report: Callable[[dict[str, object]], None] = _undisturbed
 
     def copy(self, root: Path) -> Machine:
         """The machine that starts from a copy of this one's disk below `root`. No fault and no hook is copied."""
         # Whatever of the machine knows its disk knows the copy's from here on.
         other = copy.deepcopy(self, {id(self.files): self.files.copy(root)})
         other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
+        other.before_report = _undisturbed
         other.browse, other.refused = _unreachable, {}
         other.up_s, other._before_s = 0.0, 0.0
         other.services.on_start, other.services.slow_programs = {}, {}
@@ -175,6 +176,8 @@ class Machine:
         self.optional_features.restarted()
         self.updates.restarted(self)
         apply_host_name(self.registry)
+        if self.registry.has_key(RESTART_KEY):
+            self.registry.remove_key(RESTART_KEY)
         self._before_s, self.up_s, self._later = self.age_s, 0.0, []
         if self.marks_stay_s:
             self.later(self.marks_stay_s, self._remove_marks)
@@ -205,5 +208,5 @@ def _unreachable(url: str, *_: object) -> tuple[int, Mapping[str, str], bytes]:
     raise ConnectionError(f"dial tcp: lookup {url.split('/')[2]}: no such host")
 
 
-def _undisturbed(*_: str) -> None:
+def _undisturbed(*_: object) -> None:
     """No fault is injected."""

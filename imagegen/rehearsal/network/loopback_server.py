@@ -78,6 +78,8 @@ class LoopbackServer(socketserver.TCPServer):
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: tuple[str, int]
     ) -> None:
         connection = cast("socket.socket", request)
+        # Clients send head and body apart. Otherwise each of their requests would wait for a delayed acknowledgement.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         thread = threading.Thread(
             target=self._serve, args=(connection, client_address), name="rehearsal-connection", daemon=True
         )

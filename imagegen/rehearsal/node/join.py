@@ -40,7 +40,7 @@ CLIENT = f"{KUBERNETES}/kubelet.conf"
 _SOCKET_ANNOTATION = "kubeadm.alpha.kubernetes.io/cri-socket"
 # kubeadm takes milliseconds between two files. Here it takes longer than a script that looks for them in turns, so that
 # a start in the middle of a join falls between them.
-_BETWEEN_FILES_S = 0.5
+_BETWEEN_FILES_S = 1.5
 # kubeadm waits so long for a service that it started or stopped, and then only warns.
 _SERVICE_S = 10.0
 _API_RETRY_S = 0.5

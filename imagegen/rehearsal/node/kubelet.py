@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers, table
 from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.script_policy import find_refusal
@@ -19,6 +20,7 @@ from imagegen.rehearsal.node.client import ApiError
 from imagegen.rehearsal.node.facts import SERVICE, read_version
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import check_kubelet, last_values, parse_arguments
+from imagegen.rehearsal.node.node_module import need_module
 from imagegen.rehearsal.node.pod_network import find_unready
 from imagegen.rehearsal.node.registration import Registration, node_name
 from imagegen.rehearsal.node.start_script import read_parameters, read_script, run_script
@@ -134,7 +136,11 @@ class Kubelet:
             if why := find_refusal(self._machine, script_file):
                 raise KubeletError(f"{script_file} cannot be loaded: {why}")
             script = read_script(self._machine.files.read(script_file), script_file)
-            outcome = yield from run_script(self._machine, script, parameters)
+            try:
+                need_module(self._machine, script_file)
+            except RefusedByWindows as refusal:
+                raise KubeletError(f"start-kubelet: {refusal}") from refusal
+            outcome = yield from run_script(self._machine, script, parameters, parent(script_file))
             if outcome.message:
                 raise KubeletError(outcome.message)
             self.starts += 1
@@ -215,7 +221,8 @@ def _read_powershell(command: Sequence[str]) -> tuple[str, dict[str, str]]:
     if re.fullmatch(r"(?i)\S*\\powershell\.exe", text):
         # It reads commands from its standard input, which a service does not have.
         raise KubeletError(f"{text} has no script to run, and ends")
-    found = re.fullmatch(r"(?i)\S*\\powershell\.exe((?: -(?:NoProfile|NonInteractive))*) -File (\S+)(.*)", text)
+    options = r"(?: -(?:NoProfile|NonInteractive|ExecutionPolicy Bypass))*"
+    found = re.fullmatch(rf"(?i)\S*\\powershell\.exe({options}) -File (\S+)(.*)", text)
     if found is None or not found[2].lower().endswith("\\start-kubelet.ps1"):
         raise UnknownCommandError(f"{_RUNNER} runs {text}, of which the rehearsal has no model")
     return found[2], read_parameters(found[3].split())

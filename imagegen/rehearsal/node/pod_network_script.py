@@ -20,6 +20,7 @@ from imagegen.rehearsal.machine.services import AUTOMATIC
 from imagegen.rehearsal.node.client import ApiClient, ApiError
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
 from imagegen.rehearsal.node.node_module import need_module
+from imagegen.rehearsal.node.start_script import read_kubeadm_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "cc3a0e0236d19cfaa0abd26263647bc2eaea555c4db0b75018b39055d6ecb5b5"
+SHA256 = "b5da22dbeb7816236a52baadbd1f7cbb904891f81986da7f9b0aaafd1db26463"
 _LIMIT_S, _TURN_S = 300.0, 5.0
-_RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
+_RANGE = re.compile(r"[0-9.]+/([1-9]|[12][0-9])")
+_OPTIONAL = ("network.json", "services.txt", "pod-range.txt")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")
 _PARAMETERS = {
     "clustercidr": "",
@@ -102,7 +104,7 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
     if not given["networkname"] and any("<NETWORK>" in text for text in texts.values()):
         raise _ScriptError("-NetworkName is required: the image does not know the name of the pod network")
     for one in (given["clustercidr"], given["servicecidr"], pod_cidr):
-        if not _RANGE.fullmatch(one):
+        if not _is_range(one):
             raise _ScriptError(f"'{one}' is not an IPv4 range such as 10.244.0.0/16")
     base = ipaddress.ip_address(pod_cidr.partition("/")[0])
     values = {
@@ -121,19 +123,29 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
     texts = {name: _fill(text, values) for name, text in texts.items()}
     if "network.json" in texts:
         _create_network(machine, texts["network.json"], values["<ENDPOINT>"])
-    # Without the file, -split makes one empty line of $null.
-    for line in filter(None, texts.get("places.txt", "").splitlines()):
+        machine.files.write(rf"{folder}\pod-network.json", texts["network.json"].encode())
+    for line in filter(None, texts["places.txt"].splitlines()):
         file, _, path = line.partition(" ")
         machine.files.make_folder(parent(path))
-        machine.files.write(path, texts[file].encode() if file in texts else b"")
+        machine.files.write(path, texts[file].encode())
     for line in filter(None, texts.get("services.txt", "").splitlines()):
         _start(machine, line)
+
+
+def _is_range(text: str) -> bool:
+    try:
+        return bool(_RANGE.fullmatch(text) and ipaddress.IPv4Network(text))
+    except ValueError:
+        return False
 
 
 def _read_templates(machine: Machine, folder: str) -> dict[str, str]:
     if not machine.files.is_folder(folder):
         raise _ScriptError(f"Could not find a part of the path '{folder}'.")
-    return {name: machine.files.read(rf"{folder}\{name}").decode() for name in machine.files.names(folder)}
+    places = machine.files.read(rf"{folder}\places.txt").decode()
+    named = ["places.txt", *(line.partition(" ")[0] for line in places.splitlines() if line)]
+    named += [name for name in _OPTIONAL if machine.files.is_file(rf"{folder}\{name}")]
+    return {name: machine.files.read(rf"{folder}\{name}").decode() for name in named}
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
@@ -159,8 +171,11 @@ def _start(machine: Machine, line: str) -> None:
 
 def _find_name(machine: Machine, given: Mapping[str, str]) -> str:
     flags = rf"{given['statefolder']}\kubeadm-flags.env"
-    named = re.search(r"--hostname-override=([^\s\"']+)", machine.files.read(flags).decode())
-    return named[1] if named else machine.host_name.lower()
+    if not machine.files.is_file(flags):
+        raise _ScriptError(f"this machine has not joined a cluster: there is no {flags}")
+    words = read_kubeadm_arguments(machine, flags)
+    named = [word.partition("=")[2] for word in words if word.startswith("--hostname-override=")]
+    return (named[-1] if named else machine.host_name).strip().lower()
 
 
 def _ask(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, str], name: str) -> str:
@@ -201,7 +216,10 @@ def _create_network(machine: Machine, request: str, endpoint: str) -> None:
     except ValueError as error:
         raise _ScriptError(f"Invalid JSON primitive: {error}") from error
     name, subnet = wanted["Name"], wanted["Subnets"][0]
-    if machine.hns.find(name) is None:
+    there = machine.hns.find(name)
+    if there is not None and there.subnet != subnet["AddressPrefix"]:
+        raise _ScriptError(f"the network {name} has the range {there.subnet}, not {subnet['AddressPrefix']}")
+    if there is None:
         vsids = [policy["VSID"] for policy in subnet.get("Policies", ()) if policy["Type"] == "VSID"]
         network = Network(name, wanted["Type"], subnet["AddressPrefix"], subnet["GatewayAddress"], *vsids)
         machine.hns.create(network)

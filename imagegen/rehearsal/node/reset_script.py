@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.contents import SHIPPED
 from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
-from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, CREATOR_OWNER, SYSTEM, USERS, write
 from imagegen.rehearsal.machine.files import parent
+from imagegen.rehearsal.machine.kinds.acl import make_entry
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "30809ababe147769e015b6cdc0d12430fd2a446afc66665f6f8adb5ce8c0f886"
+SHA256: Final = "6f7803e5043f8c10b934f231c0e28966f5f1d68e233b7c19ccf6efc5833d2da1"
 _SERVICES: Final = ("kube-proxy", "flanneld", "hybrid-overlay-node", "CalicoFelix", "CalicoNode")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
-_RIGHTS: Final = ((SYSTEM, "FullControl"), (ADMINISTRATORS, "FullControl"), (USERS, "Modify"))
+_RIGHTS: Final = (
+    *((SYSTEM, "full"), (ADMINISTRATORS, "full"), (CREATOR_OWNER, "full"), (USERS, "read"), (USERS, "create")),
+)
 _STATE: Final = r"C:\var\lib\kubelet"
 _CONFIGURATIONS: Final = r"C:\etc\cni\net.d"
+_SUBNET, _ADDRESSES = r"C:\run\flannel\subnet.env", r"C:\var\lib\cni\networks"
 _ENDPOINT: Final = "npipe:////./pipe/containerd-containerd"
 
 
@@ -56,15 +60,16 @@ def _run(process: Process) -> Ended:
         _stop_services(machine)
         kept = _take_away(machine)
         ended = _reset(process, endpoint)
+        for place, rights in ((_STATE, _RIGHTS[:2]), (rf"{_STATE}\pods", _RIGHTS)):
+            machine.files.make_folder(place)
+            entries = [make_entry(sid, right, is_folder=True) for sid, right in rights]
+            write(machine.files, place, entries, protected=True)
         for path, data in kept.items():
             machine.files.make_folder(parent(path))
             machine.files.write(path, data)
         if ended.exit_code:
             return Ended(1, f"reset-node: kubeadm.exe ended with {ended.exit_code}: {ended.output}\r\n")
-        pods = rf"{_STATE}\pods"
-        machine.files.make_folder(pods)
-        write(machine.files, pods, [AccessEntry(sid, right, inherit=True) for sid, right in _RIGHTS], protected=True)
-        _clear_networks(machine)
+        _clear_networks(machine, ntpath.dirname(process.arguments[0]))
     except RefusedByWindows as refusal:
         return Ended(1, f"reset-node: {refusal}\r\n")
     return ended
@@ -104,11 +109,15 @@ def _reset(process: Process, endpoint: str) -> Ended:
     return run_reset(started, arguments, minor_of(read_version(process.machine.files, program)))
 
 
-def _clear_networks(machine: Machine) -> None:
+def _clear_networks(machine: Machine, folder: str) -> None:
     names = machine.files.names(_CONFIGURATIONS) if machine.files.is_folder(_CONFIGURATIONS) else []
-    for path in (rf"{_CONFIGURATIONS}\{name}" for name in names):
+    listed = rf"{folder}\cni\state.txt"
+    state = machine.files.read(listed).decode().splitlines() if machine.files.is_file(listed) else []
+    for path in (*(rf"{_CONFIGURATIONS}\{name}" for name in names), *state, rf"{folder}\pod-network.json", _SUBNET):
         if machine.files.is_file(path):
             machine.files.remove(path)
+    if machine.files.is_folder(_ADDRESSES):
+        machine.files.remove(_ADDRESSES)
     machine.hns.check_answers()
     for network in [one for one in machine.hns.networks.values() if one.type in _NETWORKS]:
         machine.hns.remove(network.name)

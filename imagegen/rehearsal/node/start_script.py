@@ -19,25 +19,18 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-_READS_FLAGS = r' + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")'
-_WAITS_FOR_FLAGS = (
-    r'if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }' + "\n"
-)
-_WAITS_FOR_KUBEADM = r"""while (-not [System.IO.File]::Exists("$StateFolder\config.yaml") -and $clock.Elapsed.TotalSeconds -lt 60) {
-    if ([System.Diagnostics.Process]::GetProcessesByName('kubeadm').Length -eq 0) { break }
-    Start-Sleep -Milliseconds 200
-}
-"""  # noqa: E501  # the script's own lines
-_LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) {
-    [System.Console]::Error.WriteLine("start-kubelet: this machine has not joined a cluster: there is no $StateFolder\config.yaml")
-    exit 1
-}
-"""  # noqa: E501  # the script's own lines
+_READS_FLAGS = " + @(Read-KubeadmArgument -Path $flags)"
+_WAITS_FOR_FLAGS = r"""if ($joining) { $null = Wait-Until -Seconds 20 -Every 1 -Test { [System.IO.File]::Exists($flags) -and [string](Get-Content -LiteralPath $flags -Raw -Encoding UTF8) -match '"\s*\z' } }
+"""  # noqa: E501  # the script's own line
+_WAITS_FOR_KUBEADM = r"""$null = Wait-Until -Seconds 60 -Every 1 -Test { [System.IO.File]::Exists("$StateFolder\config.yaml") -or [System.Diagnostics.Process]::GetProcessesByName('kubeadm').Length -eq 0 }
+"""  # noqa: E501  # the script's own line
+_LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) { throw "this machine has not joined a cluster: there is no $StateFolder\config.yaml" }
+"""  # noqa: E501  # the script's own line
 _COMMENT = re.compile(r"(?m)^ *#.*\n")
 # Read what a changed script does, and follow it below, before you take over its digest.
-_REST_SHA256 = "2d73edb050f6aefd05a9ab6ba3ad8f02ec88f519a9079075abdadfa73ebfb00b"
+_REST_SHA256 = "ec1f5ee041c29e3f72c8ddb66e3d629252bd081cb28d6dbd1824f239836519bc"
 # The script's own times.
-_TURN_S, _KUBEADM_LIMIT_S, _FLAGS_LIMIT_S = 0.2, 60.0, 20.0
+_TURN_S, _KUBEADM_LIMIT_S, _FLAGS_LIMIT_S = 1.0, 60.0, 20.0
 _PARAMETERS = {
     "kubelet": r"C:\k\kubelet.exe",
     "statefolder": r"C:\var\lib\kubelet",
@@ -95,13 +88,15 @@ def read_parameters(words: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def run_script(machine: Machine, script: Script, parameters: dict[str, str]) -> Generator[float, None, Outcome]:
-    """Run up to the start of kubelet. Yields the seconds that it sleeps."""
+def run_script(
+    machine: Machine, script: Script, parameters: dict[str, str], folder: str
+) -> Generator[float, None, Outcome]:
+    """Run up to the start of kubelet. Yields the seconds that it sleeps. `folder` is that of the script."""
     files, state, config = machine.files, parameters["statefolder"], parameters["configfolder"]
     config_file, flags_file = rf"{state}\config.yaml", rf"{state}\kubeadm-flags.env"
     if script.waits_for_kubeadm:
         end = machine.up_s + _KUBEADM_LIMIT_S
-        while not files.is_file(config_file) and machine.up_s < end and "kubeadm" in machine.processes:
+        while not files.is_file(config_file) and machine.up_s <= end and "kubeadm" in machine.processes:
             yield _TURN_S
     if script.leaves_before_join and not files.is_file(config_file):
         return Outcome(message=f"start-kubelet: this machine has not joined a cluster: there is no {config_file}")
@@ -120,20 +115,19 @@ def run_script(machine: Machine, script: Script, parameters: dict[str, str]) -> 
         "--cgroups-per-qos=false",
         "--enforce-node-allocatable=",
         "--resolv-conf=",
+        rf"--volume-plugin-dir={folder}\volumeplugins",
         *_image_arguments(machine, parameters["argumentsfile"]),
-        *(_kubeadm_arguments(machine, flags_file) if script.reads_flags else ()),
+        *(read_kubeadm_arguments(machine, flags_file) if script.reads_flags else ()),
     )
     return Outcome(parameters["kubelet"], arguments)
 
 
 def _wait_for_flags(machine: Machine, flags_file: str) -> Generator[float, None, None]:
     end = machine.up_s + _FLAGS_LIMIT_S
-    while True:
-        late = machine.up_s >= end
-        written = machine.files.is_file(flags_file) and machine.files.read(flags_file) != b""
-        yield _TURN_S
-        if written or late:
+    while machine.up_s <= end:
+        if machine.files.is_file(flags_file) and machine.files.read(flags_file).rstrip().endswith(b'"'):
             return
+        yield _TURN_S
 
 
 def _image_arguments(machine: Machine, path: str) -> list[str]:
@@ -141,14 +135,12 @@ def _image_arguments(machine: Machine, path: str) -> list[str]:
     return [line for line in text.splitlines() if line]
 
 
-def _kubeadm_arguments(machine: Machine, path: str) -> list[str]:
-    """The words of the flags file, by the script's own expressions."""
+def read_kubeadm_arguments(machine: Machine, path: str) -> list[str]:
+    """The words of the flags file, by the expressions of the scripts' module."""
     if not machine.files.is_file(path):
         return []
-    found = re.search(r"(?m)^\s*KUBELET_KUBEADM_ARGS=(.*?)\s*$", machine.files.read(path).decode("utf-8-sig"))
-    if found is None:
-        return []
-    text = found[1]
+    found = re.findall(r"(?m)^\s*KUBELET_KUBEADM_ARGS=(.*?)\s*$", machine.files.read(path).decode("utf-8-sig"))
+    text = found[-1] if found else ""
     if len(text) >= 2 and text.startswith('"') and text.endswith('"'):
         text = re.sub(r'\\([\\"])', r"\1", text[1:-1])
     words = re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*'|["'])+""", text)

@@ -2,11 +2,7 @@
     Get  = { param($Resource)
         if (-not [System.IO.Directory]::Exists($Resource.into)) { return $null }
         $members = [ordered]@{}
-        foreach ($member in $Resource.members) {
-            $path = [System.IO.Path]::Combine($Resource.into, $member.path)
-            $members[$member.path] = $null
-            if ([System.IO.File]::Exists($path)) { $members[$member.path] = Get-Digest -Path $path }
-        }
+        foreach ($member in $Resource.members) { $members[$member.path] = Get-FileFact -Path ([System.IO.Path]::Combine($Resource.into, $member.path)) }
         [ordered]@{ members = $members }
     }
     Test = { param($Resource, $Now)
@@ -14,25 +10,25 @@
         foreach ($member in $Resource.members) {
             $found = $Now.members[$member.path]
             if ($null -eq $found) { "$($member.path) is not there" }
-            elseif ($found -cne $member.sha256) { "sha256 of $($member.path) is $found, not $($member.sha256)" }
+            elseif ($found.sha256 -cne $member.sha256) { "sha256 of $($member.path) is $($found.sha256), not $($member.sha256)" }
         }
     }
     Set  = { param($Resource, $Context)
         if (-not [System.IO.Directory]::Exists($Resource.into)) { throw "there is no folder $($Resource.into) for archive $($Resource.artifact)" }
-        $digests = @{}
-        foreach ($member in $Resource.members) { $digests[$member.path] = $member.sha256 }
         Expand-Artifact -Context $Context -ArgumentList '--strip-components', ([string]$Resource.strip) -Use {
             param($Staging)
-            foreach ($file in Get-TreeEntry -Path $Staging) {
-                $name = $file.Substring($Staging.Length + 1)
-                $target = [System.IO.Path]::Combine($Resource.into, $name)
-                if ([System.IO.Directory]::Exists($file)) { $null = [System.IO.Directory]::CreateDirectory($target); continue }
-                $digest = Get-Digest -Path $file
-                if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $digest) { continue }
-                # A member of the plan must have the plan's digest, whatever was unpacked.
-                if ($digests.ContainsKey($name)) { $digest = $digests[$name] }
-                Copy-IntoPlace -From $file -To $target -Digest $digest -Context $Context
+            $others = New-Object -TypeName 'System.Collections.Generic.SortedSet[string]' -ArgumentList ([System.StringComparer]::OrdinalIgnoreCase)
+            foreach ($file in Get-TreeEntry -Path $Staging) { if ([System.IO.File]::Exists($file)) { $null = $others.Add($file.Substring($Staging.Length + 1)) } }
+            foreach ($member in $Resource.members) {
+                if (-not $others.Remove($member.path)) { throw "tar.exe unpacked no $($member.path), which the plan has of archive $($Resource.artifact)" }
+                $target = [System.IO.Path]::Combine($Resource.into, $member.path)
+                if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $member.sha256) { continue }
+                $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($target))
+                Copy-IntoPlace -From ([System.IO.Path]::Combine($Staging, $member.path)) -To $target -Digest $member.sha256 -Context $Context
             }
+            if ($others.Count -eq 0) { return }
+            $Context.LeftOut[$Context.Id] = [ordered]@{ count = $others.Count; names = [string[]]@($others | Select-Object -First 10) }
+            [System.Console]::Out.WriteLine("left out of $($Resource.into), because the plan does not list them: $($others.Count) files of archive $($Resource.artifact), such as $(@($others)[0])")
         }
     }
 }

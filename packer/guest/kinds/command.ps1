@@ -1,6 +1,6 @@
 @{
     Get  = { param($Resource)
-        $output = (Invoke-Native -FilePath $Resource.program -ArgumentLine $Resource.unless.arguments).Output
+        $output = (Invoke-Native -FilePath $Resource.program -ArgumentLine $Resource.unless.arguments -TimeoutSeconds 600).Output
         # The output itself is no fact: it may have other settings, and words in Windows' language.
         [ordered]@{ matches = @(foreach ($pattern in $Resource.unless.matches) { [regex]::IsMatch($output, $pattern) }) }
     }
@@ -11,7 +11,6 @@
         }
     }
     Set  = { param($Resource, $Context)
-        $limit = Get-SecondsLeft -Context $Context
-        $null = Invoke-Native -FilePath $Resource.program -ArgumentLine $Resource.arguments -GoodExitCode $Resource.good_exit_codes -TimeoutSeconds $limit
+        $null = Invoke-Native -FilePath $Resource.program -ArgumentLine $Resource.arguments -GoodExitCode $Resource.good_exit_codes -TimeoutSeconds (Get-SecondsLeft -Context $Context)
     }
 }

@@ -1,8 +1,5 @@
 @{
-    Get  = { param($Resource)
-        if (-not [System.IO.File]::Exists($Resource.path)) { return $null }
-        [ordered]@{ sha256 = Get-Digest -Path $Resource.path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Resource.path).Length }
-    }
+    Get  = { param($Resource) Get-FileFact -Path $Resource.path }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no file $($Resource.path)" }
         if ($Now.sha256 -cne $Resource.sha256) { "sha256 is $($Now.sha256), not $($Resource.sha256)" }
@@ -18,8 +15,7 @@
             }
             return
         }
-        if ($null -ne $Resource.artifact) { $origin = $Context.Artifact }
-        else { $origin = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\')) }
+        $origin = if ($null -ne $Resource.artifact) { $Context.Artifact } else { [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\')) }
         Copy-IntoPlace -From $origin -To $Resource.path -Digest $Resource.sha256 -Context $Context
     }
 }

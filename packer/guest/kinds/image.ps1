@@ -2,20 +2,11 @@
     Get  = { param($Resource)
         $program, $question, $service = $Resource.ctr, @('-n', 'k8s.io', 'images', 'ls'), 'containerd'
         if ($null -ne $Resource.docker) { $program, $question, $service = $Resource.docker, @('version', '--format', '{{.Server.Version}}'), 'docker' }
-        # The engine looks for the image of a tarball when its phase begins: there may be no runtime yet, or none that runs.
-        $runs = @(Get-Service -Name $service -ErrorAction SilentlyContinue | Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -gt 0
-        if ($null -ne $Resource.artifact -and -not ($runs -and [System.IO.File]::Exists($program))) { return $null }
+        if (-not [System.IO.File]::Exists($program)) { throw "it could not be looked at: there is no $program" }
+        if (@(Get-Service -Name $service -ErrorAction SilentlyContinue | Where-Object -FilterScript { [string]$_.Status -eq 'Running' }).Count -eq 0) { throw "it could not be looked at: service $service does not run" }
         # A runtime answers some seconds after its service has started.
-        $clock = [System.Diagnostics.Stopwatch]::StartNew()
-        while ($true) {
-            $images = Invoke-Native -FilePath $program -ArgumentList $question -GoodExitCode @()
-            if ($images.ExitCode -eq 0) { break }
-            if ($clock.Elapsed.TotalSeconds -gt 60) {
-                if ($null -ne $Resource.artifact) { return $null }
-                throw "$program gets no answer: $($images.Output)"
-            }
-            Start-Sleep -Seconds 2
-        }
+        try { $images = Wait-Success -Seconds 60 -Try { Invoke-Native -FilePath $program -ArgumentList $question } }
+        catch { throw "it could not be looked at: $(Get-Cause -ErrorRecord $_)" }
         if ($null -ne $Resource.docker) {
             $found = Invoke-Native -FilePath $program -ArgumentList 'image', 'inspect', '--format', '{{.Id}}', $Resource.name -GoodExitCode @()
             if ($found.ExitCode -ne 0) { return $null }
@@ -47,10 +38,9 @@
         $pipe = 'npipe:////./pipe/containerd-containerd'
         $program, $arguments = $Resource.crictl, @('--runtime-endpoint', $pipe, '--image-endpoint', $pipe, 'pull', $Resource.reference)
         if ($null -ne $Resource.docker) { $program, $arguments = $Resource.docker, @('pull', $Resource.reference) }
-        $attempts = 4
+        # A tarball was verified after its download: no network can disturb its import.
+        $attempts = if ($null -ne $Resource.artifact) { 1 } else { 4 }
         if ($null -ne $Resource.artifact) {
-            # The tarball was verified after its download: no network can disturb its import.
-            $attempts = 1
             $program, $arguments = $Resource.ctr, @('-n', 'k8s.io', 'images', 'import', $Context.Artifact)
             if ($null -ne $Resource.docker) { $program, $arguments = $Resource.docker, @('load', '--input', $Context.Artifact) }
         }

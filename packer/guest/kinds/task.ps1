@@ -1,5 +1,5 @@
-# A scheduled task that runs a program as SYSTEM again and again. A second instance never starts beside a running one.
-# Its trigger begins at a time that has passed, and has no end: Windows derives each run from that time, so the task also runs after the clock was set, as at a node's first boot.
+# A scheduled task that runs a program as SYSTEM again and again, or at each start of Windows if it has no every_s. A second instance never starts beside a running one.
+# The trigger of every_s begins at a time that has passed, and has no end: Windows derives each run from that time, so the task also runs after the clock was set, as at a node's first boot.
 @{
     Get  = { param($Resource)
         # Not Get-ScheduledTask, which reads all tasks of the machine and fails if any of them is malformed or is deleted meanwhile.
@@ -39,8 +39,9 @@
     }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no task $($Resource.name)" }
+        $trigger, $start = if ($null -ne $Resource.every_s) { 'TimeTrigger', '2020-01-01T00:00:00Z' } else { 'BootTrigger', '' }
         foreach ($pair in @(
-                @('triggers', 'TimeTrigger'), @('start', '2020-01-01T00:00:00Z'), @('ends', ''), @('delay_s', 0), @('every_s', $Resource.every_s), @('repeats_for_s', $null),
+                @('triggers', $trigger), @('start', $start), @('ends', ''), @('delay_s', 0), @('every_s', $Resource.every_s), @('repeats_for_s', $null),
                 @('actions', 'Exec'), @('program', $Resource.program), @('arguments', $Resource.arguments), @('account', 'S-1-5-18'), @('limit_s', $Resource.limit_s),
                 @('parallel', 'IgnoreNew'), @('priority', 6))) {
             if (-not (Test-SameText -Left $Now[$pair[0]] -Right $pair[1])) { "$($pair[0]) is '$($Now[$pair[0]])', not '$($pair[1])'" }
@@ -49,9 +50,9 @@
         if (-not $Now.unconditional) { 'a setting can keep it from running, or from being ended' }
     }
     Set  = { param($Resource)
-        $every = [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($Resource.every_s))
+        $trigger = '<BootTrigger />'
         # Without a Duration the repetition has no end.
-        $triggers = '<Triggers><TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger></Triggers>' -f $every
-        Register-SystemTask -Name $Resource.name -Triggers $triggers -LimitSeconds $Resource.limit_s -Program $Resource.program -Arguments $Resource.arguments
+        if ($null -ne $Resource.every_s) { $trigger = '<TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger>' -f [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($Resource.every_s)) }
+        Register-SystemTask -Name $Resource.name -Triggers "<Triggers>$trigger</Triggers>" -LimitSeconds $Resource.limit_s -Program $Resource.program -Arguments $Resource.arguments
     }
 }

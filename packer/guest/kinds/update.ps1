@@ -31,8 +31,7 @@
         $folder = 'C:\ProgramData\imagegen\updates'
         $null = [System.IO.Directory]::CreateDirectory($folder)
         $order, $answer, $kept = "$folder\order.json", "$folder\answer.json", "$folder\winhttp.txt"
-        $kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb })
-        $wanted = [ordered]@{ categories = [string[]]@($Resource.categories); kbs = $kbs; exclude = [string[]]@($Resource.exclude) }
+        $wanted = [ordered]@{ categories = [string[]]@($Resource.categories); kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb }); exclude = [string[]]@($Resource.exclude) }
         Write-TextFile -Path $order -Text (ConvertTo-AsciiJson -Value $wanted)
         $connections = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Internet Settings\Connections'
         if ($null -ne $Resource.proxy -and -not [System.IO.File]::Exists($kept)) {
@@ -48,8 +47,7 @@
                 if ($Resource.bypass -ne '') { $settings += " bypass-list=`"$($Resource.bypass)`"" }
                 $null = Invoke-Native -FilePath (Get-SystemTool -Name 'netsh.exe') -ArgumentLine $settings
             }
-            $arguments = '-Order', $order, '-Answer', $answer
-            $text = Invoke-AsSystem -Name 'imagegen-updates' -File $file -ArgumentList $arguments -Answer $answer -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+            $text = Invoke-AsSystem -Name 'imagegen-updates' -File $file -ArgumentList '-Order', $order, '-Answer', $answer -Answer $answer -TimeoutSeconds (Get-SecondsLeft -Context $Context)
             $told = ConvertFrom-Json -InputObject $text
         }
         finally {

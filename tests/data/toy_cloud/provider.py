@@ -48,6 +48,7 @@ PROVIDER = Provider[Settings, Place](
     find_built=_refuse,
     read_built=_refuse,
     mark=_refuse,
+    build_again=_refuse,
     publish=_refuse,
     place=_refuse,
     leftovers=_refuse,

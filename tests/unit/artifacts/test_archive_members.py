@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from imagegen.artifacts import archive
+from imagegen.artifacts import archive, tar_reader
 from imagegen.artifacts.archive import check_form, read_members
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.errors import VerificationError
@@ -80,7 +80,7 @@ def read(tmp_path: Path) -> Callable[[bytes], dict[str, str]]:
         file.write_bytes(data)
         form = check_form(ArtifactRequest("containerd", URL, None, "archive", "overrides.containerd_url", URL), file)
         assert form is not None
-        return read_members(file, form, "containerd")
+        return read_members(file, form, "containerd").digests
 
     return from_bytes
 
@@ -147,7 +147,7 @@ def test_a_path_that_leads_elsewhere_is_refused(
         (tar_gz(("bin/..", None)), "a path outside"),
         (zipped(("link", b"target"), mode=stat.S_IFLNK | 0o777), "a link or a device"),
         (tar_gz(("bin/A.exe", b"1"), ("bin/a.exe", b"2")), "a name that another member has"),
-        (tar_gz(("bin/\udcff", b"1")), "a name that Windows does not allow"),
+        (tar_gz(("bin/\udcff", b"1")), "the attribute 'hdrcharset'"),
         (tar_gz(("a", b"1"))[:-30], "cannot be read as an archive"),
         (gzip.compress(b"no tar at all" * 100), "cannot be read as an archive"),
         (zipped(("a", b"1" * 100))[:-30], "cannot be read as an archive"),
@@ -215,23 +215,13 @@ def with_header(name: str, pax: dict[str, str], size: int = 0) -> bytes:
 def test_headers_cannot_fill_the_memory(
     read: Callable[[bytes], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "_ALL_HEADERS", 64 << 10)
+    monkeypatch.setattr(tar_reader, "_ALL_HEADERS", 64 << 10)
     large = {"comment": "x" * (15 << 10)}
     assert set(read(gzip.compress(b"".join(with_header(f"a{n}", large) for n in range(4)) + bytes(1024), 1))) == {
         *(f"a{n}" for n in range(4))
     }
     with pytest.raises(VerificationError, match="its headers are too large"):
         read(gzip.compress(b"".join(with_header(f"a{n}", large) for n in range(5)) + bytes(1024), 1))
-
-
-def test_a_map_of_holes_cannot_fill_the_memory(
-    read: Callable[[bytes], dict[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive, "_BLOCKS_OF_A_MEMBER", 20)
-    holes = b"900000000\n" + b"1\n" * (10 << 10)
-    sparse = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "a", "GNU.sparse.realsize": "1"}
-    with pytest.raises(VerificationError, match="its headers are too large"):
-        read(with_header("a", sparse, len(holes)) + holes + bytes(-len(holes) % 512 + 1024))
 
 
 @pytest.mark.parametrize(
@@ -260,13 +250,15 @@ def test_a_path_is_no_longer_than_a_lock_can_hold(
 
 
 def test_a_directory_that_lists_a_million_members_is_not_read(read: Callable[[bytes], dict[str, str]]) -> None:
-    """Only its end says how large it is: zipfile would make an object of each."""
+    """Only its end says how large it is: an object of each would fill the memory."""
     listed = struct.pack("<4s42s1s", b"PK\x01\x02", bytes(42), b"a") * 100_001
+    large = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 100_001, 100_001, len(listed), 4)
+    large += struct.pack("<4sLQL", b"PK\x06\x07", 0, 4 + len(listed), 1)
     end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, len(listed), 4, 0)
     with pytest.raises(VerificationError, match="more than 100000 members"):
-        read(b"PK\x03\x04" + listed + end)
+        read(b"PK\x03\x04" + listed + large + end)
     end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, 17 << 20, 4, 0)
-    with pytest.raises(VerificationError, match="its directory is too large"):
+    with pytest.raises(VerificationError, match="its list of members is too large"):
         read(b"PK\x03\x04" + bytes(17 << 20) + end)
 
 
@@ -279,7 +271,7 @@ def test_a_name_that_is_no_unicode_is_refused(read: Callable[[bytes], dict[str, 
 def test_an_encrypted_member_is_refused(read: Callable[[bytes], dict[str, str]]) -> None:
     data = bytearray(zipped(("a.exe", b"1")))
     data[data.index(b"PK\x01\x02") + 8] |= 1
-    with pytest.raises(VerificationError, match="encrypted"):
+    with pytest.raises(VerificationError, match=r"'a\.exe' is encrypted"):
         read(bytes(data))
 
 
@@ -308,5 +300,5 @@ def test_a_name_that_announces_gigabytes_is_not_read(read: Callable[[bytes], dic
     header.type = tarfile.GNUTYPE_LONGNAME
     header.size = 64 << 20
     data = gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(64 << 20), 1)
-    with pytest.raises(VerificationError, match="a header is too large"):
+    with pytest.raises(VerificationError, match="its headers are too large"):
         read(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -91,9 +92,17 @@ def test_a_folder_that_others_may_read_is_closed(world: World) -> None:
     assert stat.S_IMODE(world.folder.stat().st_mode) == stat.S_IMODE((world.folder / "sha256").stat().st_mode) == 0o700
 
 
-def test_a_folder_of_somebody_else_is_refused(world: World, tmp_path: Path) -> None:
+def test_a_link_to_a_folder_is_refused(world: World, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     world.folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedError, match="is not a folder of this user"), world.cache.opened():
+        pass
+
+
+def test_a_folder_of_another_user_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.put(A)
+    user = os.getuid()
+    monkeypatch.setattr("os.getuid", lambda: user + 1)
     with pytest.raises(RefusedError, match="is not a folder of this user"), world.cache.opened():
         pass
 
@@ -122,6 +131,22 @@ def test_a_file_that_was_changed_is_removed_and_named(world: World, damage: Call
     assert not world.has(A)
     assert world.warnings == [f"{file} has other bytes than its name says: it is removed"]
     assert world.names() == set()
+
+
+def test_a_cache_that_may_only_be_read_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, damaged = world.put(A), world.put(B)
+    _flip(damaged)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(type(damaged), "unlink", refuse)
+    assert world.cache.verify([sha256(A), sha256(B)]) == {sha256(A)}
+    assert world.warnings == [
+        f"{damaged} has other bytes than its name says: it is not used, but cannot be removed: Read-only file system"
+    ]
+    assert world.names() == {whole.name, damaged.name}
 
 
 def _as_link(file: Path, elsewhere: Path) -> None:

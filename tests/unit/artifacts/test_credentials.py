@@ -92,7 +92,10 @@ def test_a_signed_address_is_made_again_before_it_ends() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"A_TOKEN": ""}, "A_TOKEN must have the credentials of files.example.com, and is not set"),
+        (
+            {"A_TOKEN": ""},
+            "A_TOKEN must have the credentials of files.example.com and presigned.example.com, and is not set",
+        ),
         (
             {"A_USER": "", "A_LOGIN": ""},
             "A_USER and A_LOGIN must have the credentials of basic.example.com, and are not",
@@ -110,6 +113,13 @@ def test_values_that_cannot_be_right_are_refused_without_showing_them(change: di
         hosts({**VALUES, **change}).check()
     assert refused.value.message.startswith(f"artifacts.credentials: {reason}")
     assert "secret" not in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_only_the_variables_of_the_files_are_needed() -> None:
+    found = hosts({"A_SAS": "sig=1"})
+    found.check(["https://presigned.example.com/a/1.zip", "https://bucket.example.com/x", "https://other.example/x"])
+    with pytest.raises(ConfigError, match=r"A_TOKEN must have the credentials of files\.example\.com, and is not set"):
+        found.check([FILE])
 
 
 def test_a_complete_environment_passes_without_a_request() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.artifacts.drift import compare_locks, moved_redirects
+from imagegen.artifacts.drift import changed_digests, compare_locks, moved_redirects, rollbacks
 from imagegen.artifacts.image_lookup import LockedImage
-from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
+from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase, LockedIssuer, LockedSignature
+from imagegen.artifacts.request import ArtifactRequest
 
 SHA, OTHER = "ab" * 32, "cd" * 32
 ARTIFACT = LockedArtifact(url="https://a.example/a.zip", sha256=SHA, size=1, members={"a.exe": SHA, "b.exe": SHA})
@@ -96,3 +97,60 @@ def test_a_redirect_to_another_host_is_a_note_and_no_drift(before: str | None, n
     assert compare_locks(old, new) == []
     assert [*moved_redirects(old, new)] == ([f"a: https://a.example/a.zip {line}"] if line else [])
     assert [*moved_redirects(None, new)] == []
+
+
+URL = "https://a.example/a.zip"
+NEXT = "https://a.example/2/a.zip"
+
+
+def asks(published: str = URL, sha256: str | None = None) -> ArtifactRequest:
+    return ArtifactRequest("a", URL, sha256, "file", "overrides.a_url", published, own=True)
+
+
+@pytest.mark.parametrize(
+    ("new", "request_now", "lines"),
+    [
+        (artifact(url=NEXT), asks(), []),
+        (artifact(sha256=OTHER), asks(sha256=OTHER), [f"a: sha256 {SHA} -> {OTHER}: overrides.a_url has this sha256"]),
+        (
+            artifact(sha256=OTHER, release=NEXT),
+            asks(NEXT),
+            [f"a: sha256 {SHA} -> {OTHER}: the config asks for {NEXT}, no longer for {URL}"],
+        ),
+        (artifact(sha256=OTHER), asks(), [f"a: sha256 {SHA} -> {OTHER}: it was looked up again"]),
+        (
+            image(manifest=f"sha256:{OTHER}"),
+            asks(),
+            [f"a.example/b:1: manifest {DIGEST} -> sha256:{OTHER}: it was looked up again"],
+        ),
+    ],
+)
+def test_each_changed_digest_has_a_line_with_its_reason(
+    new: Lock, request_now: ArtifactRequest, lines: list[str]
+) -> None:
+    assert [*changed_digests(LOCK, new, {"a": request_now})] == lines
+    assert [*changed_digests(None, new, {"a": request_now})] == []
+
+
+def signed(timestamp: str | None) -> dict[str, LockedSignature]:
+    root = LockedIssuer(subject="CN=root", thumbprint=SHA)
+    return {"a.exe": LockedSignature(signer="CN=x", thumbprint=SHA, root=root, timestamp=timestamp)}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "is_told"),
+    [
+        ("2026-02-01T00:00:00Z", "2026-01-01T00:00:00Z", True),
+        ("2026-02-01T00:00:00Z", "2026-02-01T00:00:00Z", False),
+        ("2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z", False),
+        ("2026-02-01T00:00:00Z", None, False),
+        (None, "2026-01-01T00:00:00Z", False),
+    ],
+)
+def test_a_file_that_was_signed_earlier_is_told_of(was: str | None, now: str | None, is_told: bool) -> None:
+    old = artifact(signed=signed(was))
+    new = artifact(signed=signed(now), sha256=OTHER)
+    line = f"a was signed on {now}, but the locked one on {was}: this may be an older version"
+    assert [*rollbacks(old, new)] == ([line] if is_told else [])
+    assert [*rollbacks(old, artifact(signed=signed(now)))] == []
+    assert [*rollbacks(None, new)] == []

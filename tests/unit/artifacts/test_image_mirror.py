@@ -211,13 +211,12 @@ def test_an_index_that_names_another_digest_is_refused() -> None:
         mirror_with(changed_index(lie)).look_up(request_for())
 
 
-def test_the_path_of_an_entry_is_not_believed() -> None:
-    def lead_away(index: dict[str, Any]) -> None:
-        for row in index["images"].values():
-            row["path"] = "../elsewhere"
-            row["tarball"]["path"] = "/etc/passwd"
+def test_an_entry_under_the_key_of_another_image_is_not_offered() -> None:
+    def move(index: dict[str, Any]) -> None:
+        index["images"] = {f"{key}0": row for key, row in index["images"].items()}
 
-    assert mirror_with(changed_index(lead_away)).look_up(request_for()) == locked()
+    with pytest.raises(ConfigError, match="has no"):
+        mirror_with(changed_index(move)).look_up(request_for())
 
 
 def by_digest() -> tuple[ImageRequest, LockedImage]:

@@ -23,6 +23,7 @@ from imagegen.artifacts.lookup import KEEP, Refresh, Sources, lock_artifacts
 from imagegen.artifacts.request import ArtifactRequest, PublishedDigest, TakenFile
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,15 +62,22 @@ def takes(name: str, url: str, *files: str, form: ArtifactForm = "file") -> Arti
     return dataclasses.replace(asks(name, url, form=form), files=tuple(TakenFile(file, file) for file in files))
 
 
-def locked(url: str, data: bytes, members: dict[str, str] | None = None) -> LockedArtifact:
+def locked(url: str, data: bytes, members: dict[str, bytes] | None = None) -> LockedArtifact:
+    """What a lock says of these bytes. The paths of an archive's members have `./` in it."""
     return LockedArtifact(
-        url=url, sha256=sha256(data), size=len(data), members=members, published="2026-10-31T12:00:00Z"
+        url=url,
+        sha256=sha256(data),
+        size=len(data),
+        members={path: sha256(one) for path, one in members.items()} if members else None,
+        sizes={path: len(one) for path, one in members.items()} if members else None,
+        dotted="all" if members else None,
+        published="2026-10-31T12:00:00Z",
     )
 
 
 ALL = Refresh(None)
 NEW_A = locked(A, WEB[A])
-NEW_B = locked(B, WEB[B], {"bin/b.exe": sha256(b"b")})
+NEW_B = locked(B, WEB[B], {"bin/b.exe": b"b"})
 
 
 class World:
@@ -295,11 +303,87 @@ def test_another_release_may_have_other_bytes(world: World, other: str) -> None:
     assert world.lock(at(MIRRORS[0]), old=old)["tool"].sha256 == sha256(b"new")
 
 
-def test_a_url_of_the_config_is_no_copy_of_a_release(world: World) -> None:
-    world.web = {MIRRORS[0]: b"my own build"}
-    old = Lock(artifacts={"tool": locked(PUBLIC, b"published")})
-    own = dataclasses.replace(at(MIRRORS[0]), own=True)
-    assert world.lock(own, old=old)["tool"].sha256 == sha256(b"my own build")
+OWN_PLACES = [*PLACES, "https://own.example/signed.zip"]
+
+
+def own_at(place: str, sha: str | None = None, name: str = "tool") -> ArtifactRequest:
+    """A release at a URL of the config."""
+    return dataclasses.replace(at(place, sha, name), own=True)
+
+
+@pytest.mark.parametrize("now", OWN_PLACES)
+@pytest.mark.parametrize("before", OWN_PLACES)
+def test_a_release_at_a_url_of_the_config_keeps_its_digest_unless_it_is_upgraded(
+    world: World, before: str, now: str
+) -> None:
+    """Whether the operator or a mirror chose the bytes cannot be seen, so the operator says it."""
+    world.web = {before: b"right"}
+    old = Lock(artifacts=world.lock(own_at(before)))
+    world.web = {now: b"other"}
+    if before == now:
+        assert world.lock(own_at(now), old=old) == old.artifacts
+    else:
+        with pytest.raises(VerificationError) as refused:
+            world.lock(own_at(now), old=old)
+        assert f"{now} has other bytes than {before}, which is locked: sha256 " in refused.value.message
+        assert refused.value.hint.endswith("to accept these, run `imagegen lock --upgrade tool`")
+    for upgraded in (Refresh(frozenset({"tool"}), accepts_own=True), Refresh(None, accepts_own=True)):
+        assert world.lock(own_at(now), old=old, refresh=upgraded)["tool"].sha256 == sha256(b"other")
+    assert world.lock(own_at(now, sha256(b"other")), old=old)["tool"].sha256 == sha256(b"other")
+
+
+def test_all_other_bytes_are_named_at_once_with_one_command(world: World) -> None:
+    names = ["a-tool", "b-tool"]
+    old = Lock(artifacts={name: locked(PUBLIC, b"right") for name in (*names, "tool")})
+    world.web = {**dict.fromkeys(OWN_PLACES, b"other")}
+    with pytest.raises(VerificationError) as refused:
+        world.lock(*(own_at(OWN_PLACES[-1], name=name) for name in names), at(MIRRORS[0]), old=old)
+    assert refused.value.message == "3 artifacts have other bytes than the lock says"
+    assert [line.partition(":")[0] for line in refused.value.details] == [*names, "tool"]
+    assert refused.value.hint.endswith(
+        "run `imagegen lock --upgrade a-tool b-tool` and write the new sha256 beside overrides.tool"
+    )
+
+
+def test_another_release_at_a_url_of_the_config_may_have_other_bytes(world: World) -> None:
+    world.web = dict.fromkeys(OWN_PLACES, b"right")
+    old = Lock(artifacts=world.lock(own_at(OWN_PLACES[-1])))
+    assert old.artifacts["tool"].release == PUBLIC
+    world.web = {MIRRORS[0]: b"new"}
+    now = dataclasses.replace(own_at(MIRRORS[0]), published="https://dl.example/tool/v2/tool.exe")
+    assert world.lock(now, old=old)["tool"].sha256 == sha256(b"new")
+
+
+@pytest.mark.parametrize(
+    ("now", "is_same"),
+    [("https://mirror.example/own.example/agent-1.exe", True), ("https://own.example/agent-2.exe", False)],
+)
+def test_a_program_without_a_known_release_is_told_by_the_name_of_its_file(
+    world: World, now: str, is_same: bool
+) -> None:
+    old = Lock(artifacts={"own-1": locked("https://own.example/agent-1.exe", b"right")})
+    world.web = {now: b"other"}
+    request = dataclasses.replace(asks("own-1", now), own=True)
+    if not is_same:
+        assert world.lock(request, old=old)["own-1"].sha256 == sha256(b"other")
+        return
+    with pytest.raises(VerificationError):
+        world.lock(request, old=old)
+
+
+def test_a_copy_of_a_locked_url_in_a_mirror_is_the_same_release(world: World) -> None:
+    """Also if an older version of imagegen, which recorded no releases, wrote the lock."""
+    old = Lock(artifacts={"tool": locked(OWN_PLACES[-1], b"right")})
+    copy = f"https://mirror.example/files/{OWN_PLACES[-1].removeprefix('https://')}"
+    world.web = {copy: b"other"}
+    with pytest.raises(VerificationError):
+        world.lock(own_at(copy), old=old)
+
+
+def test_a_kept_entry_of_an_older_lock_learns_its_release(world: World) -> None:
+    old = Lock(artifacts={"tool": locked(OWN_PLACES[-1], b"right")})
+    assert world.lock(own_at(OWN_PLACES[-1]), old=old)["tool"].release == PUBLIC
+    assert world.downloaded == []
 
 
 def test_downloads_run_at_the_same_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +391,7 @@ def test_downloads_run_at_the_same_time(world: World, monkeypatch: pytest.Monkey
     together = threading.Barrier(2)
 
     def fill(download: Download, file: IO[bytes]) -> Fetched:
-        together.wait(10)
+        together.wait(HANG_S)
         file.write(WEB[download.url])
         return Fetched(sha256(WEB[download.url]), len(WEB[download.url]))
 
@@ -337,7 +421,7 @@ def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.Monk
     stopped: list[bool] = []
 
     def fill(download: Download, file: IO[bytes]) -> Fetched:
-        stopped.append(download.stop.wait(10))
+        stopped.append(download.stop.wait(HANG_S))
         file.write(WEB[A])
         return Fetched(sha256(WEB[A]), len(WEB[A]))
 
@@ -360,14 +444,14 @@ def test_an_interrupt_between_two_starts_stops_the_download_that_runs(
 
     def fill(download: Download, _file: IO[bytes]) -> Fetched:
         begun.set()
-        stopped.append(download.stop.wait(10))
+        stopped.append(download.stop.wait(HANG_S))
         raise ConnectionError
 
     def interrupted(*arguments: Any) -> object:  # noqa: ANN401 - as submit's
         if begun.is_set():
             raise KeyboardInterrupt
         started = submit(*arguments)
-        assert begun.wait(10)
+        assert begun.wait(HANG_S)
         return started
 
     monkeypatch.setattr(Download, "fill", fill)
@@ -499,3 +583,15 @@ def test_a_list_of_digests_that_is_not_there_is_asked_for_once(world: World) -> 
     # As many files as are looked up at the same time may ask before the first of them knows.
     assert {world.asked.count(f"{folder}/{name}") <= 4 for name in ("SHA256SUMS", "sha256sums.txt")} == {True}
     assert [world.asked.count(f"{folder}/{name}.exe.sha256") for name in names] == [1] * 5
+
+
+def test_a_variable_that_is_not_set_is_one_error_before_the_first_download(world: World) -> None:
+    world.private = PrivateHosts({"b.test": {"token_env": "B_TOKEN"}}, {}, lambda *_: {})
+    both = (asks("a", A), asks("b", B, form="archive"), asks("c", f"{B}/c"))
+    with pytest.raises(ConfigError) as refused:
+        world.lock(*both)
+    assert refused.value.message == (
+        "artifacts.credentials: B_TOKEN must have the credentials of b.test, and is not set"
+    )
+    assert (world.downloaded, refused.value.details) == ([], ())
+    assert world.lock(asks("a", A)).keys() == {"a"}

@@ -155,6 +155,9 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
         ({"artifacts": {"a": {**ARTIFACT, "redirected_to": "http://x.test/a"}}}, "must start with https://"),
         ({"artifacts": {"a": {**ARTIFACT, "confirmed": []}}}, "artifacts.a.confirmed: "),
         ({"artifacts": {"a": {**ARTIFACT, "signed": {"a.exe": SIGNATURE}}}}, "'a.exe' is not one of the members"),
+        ({"artifacts": {"a": {**ARCHIVE, "sizes": {"bin/b.exe": 1}}}}, "sizes: it must have each of the members"),
+        ({"artifacts": {"a": {**ARCHIVE, "sizes": {"bin/a.exe": -1}}}}, "artifacts.a.sizes.bin/a.exe: "),
+        ({"artifacts": {"a": {**ARCHIVE, "dotted": "none"}}}, "artifacts.a.dotted: "),
         ({"artifacts": {"a": {**ARCHIVE, "signed": {"../a.exe": SIGNATURE}}}}, "is not a valid path of a file"),
         *(
             ({"artifacts": {"a": {**ARCHIVE, "signed": {"bin/a.exe": SIGNATURE | change}}}}, f"bin/a.exe.{key}: ")

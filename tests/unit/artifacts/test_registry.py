@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import socket
 
 import httpx
 import pytest
@@ -65,7 +66,16 @@ def test_a_certificate_that_nobody_trusts_is_named(monkeypatch: pytest.MonkeyPat
     there = Registry(monkeypatch, httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed"))
     with pytest.raises(RefusedError, match="CERTIFICATE_VERIFY_FAILED") as refused:
         there.ask(URL, {}, "")
-    assert "SSL_CERT_FILE" in refused.value.hint
+    assert "artifacts.ca" in refused.value.hint
+
+
+def test_a_host_that_does_not_exist_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = httpx.ConnectError("no such host")
+    unknown.__cause__ = socket.gaierror(socket.EAI_NONAME, "no such host")
+    there = Registry(monkeypatch, unknown)
+    with pytest.raises(ConnectionError, match="no such host"):
+        there.ask(URL, {}, "")
+    assert there.pauses == []
 
 
 def test_a_document_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

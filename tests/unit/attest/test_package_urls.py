@@ -45,7 +45,7 @@ def test_the_maker_of_every_release_is_known(address: str) -> None:
             "https://github.com/containerd/containerd/releases/download/v2.3.4/containerd-2.3.4-windows-amd64.tar.gz",
             "pkg:github/containerd/containerd@v2.3.4",
         ),
-        ("https://dl.k8s.io/v1.36.2/kubernetes-node-windows-amd64.tar.gz", "pkg:github/kubernetes/kubernetes@v1.36.2"),
+        ("https://dl.k8s.io/v1.36.4/kubernetes-node-windows-amd64.tar.gz", "pkg:github/kubernetes/kubernetes@v1.36.4"),
         ("https://dl.k8s.io/release/v1.37.0-rc.1/bin/windows/amd64/kubelet.exe", "kubernetes@v1.37.0-rc.1"),
         (
             "https://raw.githubusercontent.com/microsoft/SDN/242fb0c3190dbb08d7f9406727be18322218e537/Kubernetes/x.ps1",
@@ -57,21 +57,21 @@ def test_the_maker_of_every_release_is_known(address: str) -> None:
         ),
         ("https://github.com/containerd/containerd/releases/download/2.3.4/x.tar.gz", "pkg:generic/name?checksum="),
         ("https://evil.example.com/containerd/releases/download/v2.3.4/x.tar.gz", "pkg:generic/name?checksum="),
-        ("https://evil.example.com/dl.k8s.io/v1.36.2/x", "pkg:generic/name?checksum="),
+        ("https://evil.example.com/dl.k8s.io/v1.36.4/x", "pkg:generic/name?checksum="),
     ],
 )
 def test_an_address_names_the_release(url: str, purl: str) -> None:
     assert purl in str(artifact_purl("name", artifact(url)))
 
 
-PUBLIC = "https://dl.k8s.io/release/v1.36.2/bin/windows/amd64/kubelet.exe"
+PUBLIC = "https://dl.k8s.io/release/v1.36.4/bin/windows/amd64/kubelet.exe"
 
 
 def test_a_mirror_has_the_public_bytes_and_an_override_has_its_own() -> None:
-    mirrored = artifact("https://mirror.example.com/a/dl.k8s.io/release/v1.36.2/bin/windows/amd64/kubelet.exe", PUBLIC)
-    assert str(artifact_purl("kubelet", mirrored)) == "pkg:github/kubernetes/kubernetes@v1.36.2"
+    mirrored = artifact("https://mirror.example.com/a/dl.k8s.io/release/v1.36.4/bin/windows/amd64/kubelet.exe", PUBLIC)
+    assert str(artifact_purl("kubelet", mirrored)) == "pkg:github/kubernetes/kubernetes@v1.36.4"
     own = artifact_purl("kubelet", artifact("https://own.example.com/kubelet.exe", PUBLIC))
-    assert (own.type, own.name, own.version) == ("generic", "kubelet", "1.36.2")
+    assert (own.type, own.name, own.version) == ("generic", "kubelet", "1.36.4")
     assert own.qualifiers == {"checksum": f"sha256:{SHA}", "download_url": "https://own.example.com/kubelet.exe"}
 
 

@@ -259,7 +259,7 @@ MANIFEST_SAYS = "but the manifest says"
 def test_a_statement_about_something_else_is_refused(proof: Proof, change: Change, expected: list[str]) -> None:
     values = {
         "manifest": sha256_of(proof.manifest),
-        "image": "us-east-1/capa-ami-windows-2022-v1.36.2-20261119232214-43ed4e1a-83abef",
+        "image": "us-east-1/capa-ami-windows-2022-v1.36.4-20261119232214-43ed4e1a-83abef",
         "definition": "predicate.buildDefinition.",
         "lock": sha256_of(proof.lock),
     }

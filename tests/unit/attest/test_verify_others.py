@@ -65,9 +65,9 @@ def test_a_manifest_that_contradicts_itself_is_refused(proof: Proof, change: Cha
     assert said(check(proof, None), proof.folder)["manifest"][0].startswith(expected)
 
 
-def test_the_labels_of_a_rehearsal_are_shown(proof: Proof) -> None:
-    proof.change(proof.manifest, lambda it: it["labels"].update(rehearsal="true", team="web"))
-    summary = "43ed4e1a3e88057a: 9 artifacts, 2 images; labels rehearsal=true, team=web"
+def test_the_labels_are_shown(proof: Proof) -> None:
+    proof.change(proof.manifest, lambda it: it["labels"].update(cell="nightly", team="web"))
+    summary = "43ed4e1a3e88057a: 9 artifacts, 2 images; labels cell=nightly, team=web"
     assert check(proof, None)["manifest"].summary == summary
 
 
@@ -119,6 +119,7 @@ def test_a_manifest_that_was_changed_after_it_was_attested_is_refused(proof: Pro
 # The SBOM. Without an attestation nothing has its digest.
 
 WINDOWS = 11
+SHIM = "containerd-shim-runhcs-v1.exe"
 HASH = {"alg": "SHA-256", "content": OTHER}
 
 
@@ -136,6 +137,18 @@ HASH = {"alg": "SHA-256", "content": OTHER}
         (lambda it: it["components"][0].pop("hashes"), "components.artifact/cloudbase-init.sha256[0]: is missing"),
         (lambda it: it["components"].pop(0), "components.artifact/cloudbase-init.sha256[0]: is missing"),
         (lambda it: it["components"].append(it["components"][0]), "count: is 13, but the manifest says 12"),
+        (
+            lambda it: it["components"][1]["components"][0]["hashes"][0].update(content=OTHER),
+            f"components.artifact/containerd.files.C:\\Program Files\\containerd\\{SHIM}[0]: is {OTHER}, but",
+        ),
+        (
+            lambda it: it["components"][1].pop("components"),
+            "components.artifact/containerd.file count: is missing, but the manifest says 3",
+        ),
+        (
+            lambda it: it["components"][1]["components"].append(it["components"][1]["components"][0]),
+            "components.artifact/containerd.file count: is 4, but the manifest says 3",
+        ),
         (
             lambda it: it["components"].append({"type": "file", "name": "more", "hashes": [HASH]}),
             f"components.more.sha256[0]: is {OTHER}, but the manifest has no such value",
@@ -162,7 +175,7 @@ def test_an_sbom_of_something_else_is_refused(proof: Proof, change: Change, expe
         ("x", "is not valid JSON: "),
         ('{"version": 1, "version": 2}', "is not valid JSON: duplicate key 'version'"),
         ("[]", "must be a valid dictionary or instance of Sbom"),
-        (17 * 2**20, "the file is too large"),
+        (65 * 2**20, "the file is too large"),
     ],
     ids=["nonsense", "twice", "list", "large"],
 )
@@ -245,7 +258,7 @@ def test_a_lock_that_is_none_is_refused(proof: Proof, text: str) -> None:
 
 
 def line_of(proof: Proof) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(proof.node.read_text().splitlines()[1].removeprefix("imagegen-check: "))
+    found: dict[str, Any] = json.loads(proof.node.read_text().splitlines()[-1].removeprefix("imagegen-check: "))
     return found
 
 
@@ -276,7 +289,15 @@ MANIFEST_NEEDS = "but the manifest's image needs"
             ["{file}: has drifted: sha256 is 1, not 2; size"],
         ),
         (lambda it: drift(it, "failed", "Access is denied"), ["{file}: could not be read: Access is denied"]),
-        (lambda it: drift(it, "skipped"), []),
+        (lambda it: drift(it, "skipped"), ["{file}: is skipped, but a node may not change this resource"]),
+        (
+            lambda it: it["machine"].update(ubr=1),
+            ["machine.ubr: is 1, but the image was built with {ubr}"],
+        ),
+        (
+            lambda it: it["machine"].update(build=1),
+            ["machine.build: is 1, but the image was built with 20348"],
+        ),
         (
             lambda it: it["count"].update(ok=2, drifted=1),
             [
@@ -295,11 +316,43 @@ MANIFEST_NEEDS = "but the manifest's image needs"
     ],
 )
 def test_a_node_of_another_image_and_drift_are_told(proof: Proof, change: Change, expected: list[str]) -> None:
-    values = {"plan": line_of(proof)["plan_sha256"], "file": line_of(proof)["resources"][1]["id"]}
+    line = line_of(proof)
+    values = {"plan": line["plan_sha256"], "file": line["resources"][1]["id"], "ubr": line["machine"]["ubr"]}
     write_line(proof, change)
     assert said(check(proof, node=proof.node), proof.folder).get("node", []) == [
         f"check.txt: {line.format(**values)}" for line in expected
     ]
+
+
+def skip(line: dict[str, Any], resources: list[dict[str, Any]]) -> None:
+    for one in resources:
+        one.update(status="skipped", reasons=["a node may change it after its first boot"])
+    line["count"].update(ok=len(line["resources"]) - len(resources), skipped=len(resources))
+
+
+def test_only_what_a_node_may_change_may_be_skipped(proof: Proof) -> None:
+    first = line_of(proof)["resources"][0]["id"]
+    proof.change(proof.manifest, lambda it: it["inputs"].update(first_boot=[first]))
+    proof.attest("ed25519")
+    write_line(proof, lambda it: skip(it, it["resources"][:1]))
+    assert said(check(proof, node=proof.node), proof.folder) == {}
+    # Every resource of the list may be skipped, but a result without a test proves nothing.
+    everything = [one["id"] for one in line_of(proof)["resources"]]
+    proof.change(proof.manifest, lambda it: it["inputs"].update(first_boot=everything))
+    proof.attest("ed25519")
+    write_line(proof, lambda it: skip(it, it["resources"]))
+    nothing = {"node": ["check.txt: resources: all are skipped: nothing was tested"]}
+    assert said(check(proof, node=proof.node), proof.folder) == nothing
+
+
+def test_an_older_manifest_does_not_say_what_may_be_skipped(proof: Proof) -> None:
+    proof.change(proof.manifest, lambda it: it["inputs"].pop("first_boot"))
+    proof.attest("ed25519")
+    write_line(proof, lambda it: skip(it, it["resources"][:1]))
+    assert said(check(proof, node=proof.node), proof.folder) == {}
+    write_line(proof, lambda it: skip(it, it["resources"]))
+    nothing = {"node": ["check.txt: resources: all are skipped: nothing was tested"]}
+    assert said(check(proof, node=proof.node), proof.folder) == nothing
 
 
 def test_a_repeated_resource_is_tested_once(proof: Proof) -> None:
@@ -308,6 +361,7 @@ def test_a_repeated_resource_is_tested_once(proof: Proof) -> None:
     resources = proof.read(proof.manifest)["report"]["resources"]
     rounds = [{**resources[0], "id": f"{update} (round {number})", "facts": None} for number in (1, 2, 3)]
     proof.change(proof.manifest, lambda it: it["report"].update(resources=[*resources, *rounds]))
+    proof.change(proof.manifest, lambda it: it["inputs"].update(first_boot=[one["id"] for one in rounds]))
     proof.attest("ed25519")
     missing = f"check.txt: resources: 3 resources, but the manifest's report has 4; they differ in {update} (round 3)"
     assert said(check(proof, node=proof.node), proof.folder) == {"node": [missing]}

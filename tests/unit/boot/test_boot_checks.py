@@ -161,7 +161,7 @@ GOOD = NodeFacts.model_validate(
             "found_planted": (f"tools/file:{TOOL}",),
         },
         "rejoin": {"failure": "", "left": (), "is_up": True, "nodes": ("node-1",), "drifted": ()},
-        "upgrade": {"failure": "", "version": "1.36.3", "wanted": "1.36.3"},
+        "upgrade": {"failure": "", "version": "1.36.5", "wanted": "1.36.5"},
     }
 )
 FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
@@ -907,13 +907,13 @@ CASES = (
     ),
     Case(
         "kubelet is not replaced",
-        {"upgrade.failure": "Copy-Item ended with 1: no", "upgrade.version": "1.36.2"},
-        ("upgrade: a command failed: Copy-Item ended with 1: no; the node runs kubelet 1.36.2, not 1.36.3",),
+        {"upgrade.failure": "Copy-Item ended with 1: no", "upgrade.version": "1.36.4"},
+        ("upgrade: a command failed: Copy-Item ended with 1: no; the node runs kubelet 1.36.4, not 1.36.5",),
     ),
     Case(
         "a new kubelet does not run",
         {"upgrade.version": ""},
-        ("upgrade: the node runs no kubelet, not 1.36.3",),
+        ("upgrade: the node runs no kubelet, not 1.36.5",),
     ),
     Case(
         "a reset leaves something, and takes away something else",

@@ -17,9 +17,9 @@ CLOUDBASE = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init"
 DATA = r"C:\ProgramData\containerd"
 KUBELET = r"C:\var\lib\kubelet"
 SSH = r"C:\ProgramData\ssh"
-ALL = ("Read", "ReadAndExecute", "Write", "Modify", "FullControl", "ChangePermissions")
+ALL = ("Read", "ReadAndExecute", "CreateFiles, AppendData", "Write", "Modify", "FullControl", "ChangePermissions")
 READ = ALL[:2]
-MODIFY = ALL[:4]
+CREATE = ALL[:3]
 # (the path, the rights that Users may have there, and the row of docs/reality.md for the others)
 PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"C:\etc\kubernetes", (), ""),
@@ -31,9 +31,9 @@ PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     # Where templates for Azure look for the credential provider and its configuration (N14).
     (KUBELET + r"\credential-provider-config.yaml", (), ""),
     (KUBELET + r"\credential-provider\acr-credential-provider.exe", (), ""),
-    (KUBELET + r"\pods", MODIFY, ""),
-    (KUBELET + r"\pods\1\volumes\secret\token", MODIFY, ""),
-    (KUBELET.upper() + r"\PODS\1", MODIFY, ""),
+    (KUBELET + r"\pods", CREATE, ""),
+    (KUBELET + r"\pods\1\volumes\secret\token", CREATE, ""),
+    (KUBELET.upper() + r"\PODS\1", CREATE, ""),
     (KUBELET + r"\pods-old\1", (), ""),
     (KUBELET + r"\pod", (), ""),
     (KUBELET + r"\pods.txt", (), ""),
@@ -66,10 +66,11 @@ PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"C:\Program Files\containerd", READ, ""),
     (r"C:\Program Files\containerd\containerd.exe", READ, ""),
     (r"C:\Program Files\containerd\certs.d\docker.io\hosts.toml", READ, ""),
-    (DATA, (), "N2"),
-    (DATA + r"\containerd.log", (), "N2"),
-    (DATA + r"\root\io.containerd.metadata.v1.bolt\meta.db", (), "N2"),
-    (DATA + r"\state", (), "N2"),
+    (DATA, (), ""),
+    (DATA + r"\root\io.containerd.metadata.v1.bolt\meta.db", (), ""),
+    (DATA + r"\state", (), ""),
+    (r"C:\var\log\containerd", (), "N2"),
+    (r"C:\var\log\containerd\containerd.log", (), "N2"),
     (CLOUDBASE, READ, ""),
     (CLOUDBASE + r"\Python\python.exe", READ, ""),
     (CLOUDBASE + r"\LocalScripts", READ, ""),
@@ -95,20 +96,31 @@ PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (SSH + r"\ssh_host_ed25519_key", (), ""),
     (SSH + r"\SSH_HOST_RSA_KEY", (), ""),
     (SSH + r"\ssh_host_rsa_key.pub", READ, ""),
+    (r"C:\etc", (), ""),
+    (r"C:\etc\kubernetes-old", (), ""),
+    (r"C:\etc\cni\net.d", (), ""),
+    (r"C:\etc\cni\net.d\00-x.conflist", (), ""),
+    (r"C:\etc\kube-flannel", (), ""),
+    (r"C:\etc\kube-flannel\net-conf.json", (), ""),
+    (r"C:\opt", (), ""),
+    (r"C:\opt\cni", (), ""),
+    (r"C:\opt\cni\bin", (), ""),
+    (r"C:\opt\cni\bin\host-local.exe", (), ""),
+    (r"C:\usr", (), ""),
+    (r"C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec\x~y\y.exe", (), ""),
+    (r"C:\var", (), ""),
+    (r"C:\var\lib", (), ""),
+    (r"C:\var\log\pods\default_a_1\a\0.log", (), ""),
+    (r"C:\run", (), ""),
+    (r"C:\RUN", (), ""),
+    (r"C:\kubernetes", (), ""),
+    (r"C:\kubernetes\bin2", (), ""),
     # Not guarded.
     ("C:", ALL, ""),
-    (r"C:\etc", ALL, ""),
-    (r"C:\etc\kubernetes-old", ALL, ""),
-    (r"C:\etc\kubernetes.txt", ALL, ""),
-    (r"C:\etc\cni\net.d", ALL, ""),
+    (r"C:\etcetera", ALL, ""),
     (r"C:\old\etc\kubernetes", ALL, ""),
-    (r"C:\var\lib", ALL, ""),
-    (r"C:\var\lib\kubelet2", ALL, ""),
-    (r"C:\var\log\kubelet.log", ALL, ""),
-    (r"C:\run", ALL, ""),
-    (r"C:\RUN", ALL, ""),
+    (r"C:\variable\lib\kubelet", ALL, ""),
     (r"C:\running\kubeadm", ALL, ""),
-    (r"C:\kubernetes", ALL, ""),
     (r"C:\k\kubelet.exe", ALL, ""),
     (r"C:\ProgramData\containerd2", ALL, ""),
     (r"C:\ProgramData\ssh2", ALL, ""),

@@ -19,7 +19,7 @@ BAD = Verdict(Check("two", "two is so", lambda _: ()), (Finding(text="first", ro
 
 
 def booted(machine: Machine, *, ran: str, reason: str = "", unknown: tuple[str, ...] = ()) -> Boot:
-    image = Image(machine, "aws", "1.36.2", "1.1.8", {})
+    image = Image(machine, "aws", "1.36.4", "1.1.8", {})
     return Boot(image, machine, (GOOD, BAD), ran, reason, unknown, "")
 
 

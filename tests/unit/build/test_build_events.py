@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, get_args
 
 import pytest
 
@@ -96,3 +97,9 @@ def test_the_longest_event_that_the_contract_allows_is_read() -> None:
 
 def test_a_resource_knows_its_step() -> None:
     assert ResourceEvent("p", "containerd/file:C:\\a/b", "ok", 0, "").step == "containerd"
+
+
+@pytest.mark.parametrize("event", get_args(GuestEvent))
+def test_an_event_is_described_in_words(event: type) -> None:
+    """A name of the code in a sentence is the trace of a search that replaced too much."""
+    assert re.fullmatch(r"[A-Z][a-zA-Z ,:]+\.", event.__doc__ or "")

@@ -23,6 +23,7 @@ from imagegen.build.toolchain import PACKER, Toolchain, tool_exports_text
 from imagegen.build.tools import cache_folder, find_tools, is_at_least, parse_plugins
 from imagegen.console import Console
 from imagegen.errors import ToolError, VerificationError
+from tests.deadlines import HANG_S
 from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
@@ -376,7 +377,7 @@ def test_builds_run_together_where_there_is_memory_for_all(
 ) -> None:
     monkeypatch.setattr(go_build, "spare_memory_gb", lambda: spare_gb)
     machine.program(machine.root / "bin/go", "go")
-    machine.meeting = threading.Barrier(3 if together else 1, timeout=5)
+    machine.meeting = threading.Barrier(3 if together else 1, timeout=HANG_S)
     machine.find()
     assert len(machine.built) == 3
     assert machine.most_at_once == (3 if together else 1)
@@ -385,7 +386,7 @@ def test_builds_run_together_where_there_is_memory_for_all(
 def test_a_failed_build_ends_the_others_and_is_what_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
     machine.program(machine.root / "bin/go", "go")
-    machine.meeting = threading.Barrier(3, timeout=5)
+    machine.meeting = threading.Barrier(3, timeout=HANG_S)
     machine.breaks = "packer-plugin-amazon"
     with pytest.raises(ToolError, match=r"Go cannot build github\.com/hashicorp/packer-plugin-amazon") as caught:
         machine.find()
@@ -402,7 +403,7 @@ def test_an_interrupt_ends_every_build(machine: Machine, monkeypatch: pytest.Mon
     monkeypatch.setattr("imagegen.build.go_build.as_finished", interrupted)
     machine.program(machine.root / "bin/go", "go")
     # The three builds, and who waits for them; none of them ends by itself.
-    machine.meeting = threading.Barrier(4, timeout=5)
+    machine.meeting = threading.Barrier(4, timeout=HANG_S)
     machine.breaks = "no module at all"
     with pytest.raises(KeyboardInterrupt):
         machine.find()
@@ -425,7 +426,7 @@ def test_an_interrupt_between_two_starts_ends_the_build_that_runs(
     monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
     monkeypatch.setattr(concurrent.futures.ThreadPoolExecutor, "submit", interrupted)
     machine.program(machine.root / "bin/go", "go")
-    machine.meeting = threading.Barrier(2, timeout=5)
+    machine.meeting = threading.Barrier(2, timeout=HANG_S)
     machine.breaks = "no module at all"
     with pytest.raises(KeyboardInterrupt):
         machine.find()

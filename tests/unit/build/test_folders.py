@@ -47,5 +47,5 @@ def test_a_file_system_without_locks_is_named(code: int, tmp_path: Path, monkeyp
 
 def test_the_parts_of_a_build_folder() -> None:
     folder = BuildFolder(Path("out/x/1"))
-    names = [path.name for path in (folder.tree, folder.log, folder.report)]
-    assert names == ["tree", "packer.log", "report.json"]
+    names = [path.name for path in (folder.tree, folder.log, folder.report("run-1"))]
+    assert names == ["tree", "packer.log", "run-1.json"]

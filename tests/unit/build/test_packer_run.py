@@ -15,6 +15,7 @@ from imagegen.build.packer_output import BuildLog
 from imagegen.build.process import Completed, Terminal
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
+from imagegen.build.verdict import VerdictPipe
 from imagegen.errors import BuildError, RefusedError, ToolError
 from imagegen.providers.provider import provider
 
@@ -86,6 +87,7 @@ def build(
     on_error: str = "cleanup",
     errors: Sequence[str] = (),
     sees: Sequence[str] = (),
+    verdict: VerdictPipe | None = None,
 ) -> str:
     def stream(
         argv: Sequence[str | Path],
@@ -100,7 +102,7 @@ def build(
         orphan: Orphan = _NOT_LOGGED,
         terminal: Terminal | None = None,
     ) -> int:
-        assert (on_error_line is not None, watch) == (True, None)
+        assert (on_error_line is not None, watch) == (True, verdict.answer if verdict else None)
         flags = ["-machine-readable", f"-on-error={on_error}", "-color=false"]
         assert (list(map(str, argv)), terminal) == (["/t/packer", "build", *flags, "."], None)
         assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
@@ -127,6 +129,7 @@ def build(
         timeout_s=9,
         cloud=CloudSide(frozenset({"ARM_*"}), frozenset(), r"\bi-[0-9a-f]+|\bpacker_\w+", "delete it by hand"),
         on_error=OnError(on_error),
+        verdict=verdict,
         stream=stream,
     )
 
@@ -170,6 +173,22 @@ def test_a_failure_says_what_failed(tmp_path: Path, lines: list[str], code: int,
     with pytest.raises(BuildError) as caught:
         build(tmp_path, lines, code)
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize("on_error", ["cleanup", "abort"])
+def test_a_rejected_report_is_the_error_and_not_what_packer_was_told(tmp_path: Path, on_error: str) -> None:
+    refused = f"1,{_TARGET},error,Script exited with non-zero exit status: 1. Allowed exit codes are: [0]"
+    kept = said('Step "StepProvision" failed, aborting...')
+    with VerdictPipe(tmp_path / "verdict.pipe", lambda: None) as verdict:
+        verdict.rejection = "the report is of another build"
+        with pytest.raises(BuildError) as caught:
+            build(tmp_path, [refused, *([kept] if on_error == "abort" else [])], 1, on_error=on_error, verdict=verdict)
+        # What Packer did after all counts.
+        assert build(tmp_path, _ARTIFACT, verdict=verdict).startswith("us-east-1:ami-1")
+    error = caught.value
+    assert error.message == "no image was made: the report is of another build"
+    assert error.details == (f"the full log: {tmp_path / 'logs' / 'packer.log'}",)
+    assert ("delete it by hand" if on_error == "abort" else "`reports`") in error.hint
 
 
 def test_the_reasons_of_a_rejected_template_are_among_the_causes(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pydantic
 import pytest
 
+from imagegen.artifacts.archive import ArchiveFormat
+from imagegen.artifacts.zip_reader import METHOD_NAMES, METHODS
 from imagegen.catalog.facts import folders, is_compatible, minor, numbers, paths, read_rows, sources, stock_paths, table
 from imagegen.catalog.listing import tables
 from imagegen.providers.registry import PROVIDERS
@@ -490,3 +492,28 @@ def test_paths_have_the_form_of_paths() -> None:
     form = pydantic.TypeAdapter(WindowsPath)
     for path in (*paths().values(), *(path for target in PROVIDERS for path in stock_paths(target))):
         assert form.validate_python(path) == path
+
+
+def test_cumulative_updates_are_known_up_to_the_newest_images() -> None:
+    """A KB without its revision counts as installed only under its own number, and the next month's replaces it."""
+    newest: dict[int, int] = {}
+    for row in table("updates")["cumulative"].values():
+        newest[row["build"]] = max(newest.get(row["build"], 0), row["ubr"])
+    assert newest == {17763: 8389, 20348: 5499, 25398: 2330, 26100: 33296}
+
+
+def test_archives_that_are_read_are_those_that_tar_exe_of_every_release_unpacks() -> None:
+    rows = table("archives")
+    assert rows["tar_exe"].keys() == table("windows")["releases"].keys()
+    known = [row for row in rows["tar_exe"].values() if row["libarchive"]]
+
+    def unpacks(row: dict[str, Any], form: dict[str, Any]) -> bool:
+        version, since = (tuple(map(int, text.split("."))) for text in (row["libarchive"], form["since"]))
+        return version >= since and form["library"] in (None, *row["libraries"])
+
+    forms = {name: form for name, form in rows["forms"].items() if form["since"]}
+    everywhere = {name for name, form in forms.items() if all(unpacks(row, form) for row in known)}
+    assert {name for name in everywhere if forms[name]["zip_method"] is None} == set(get_args(ArchiveFormat)) - {"zip"}
+    assert {forms[name]["zip_method"] for name in everywhere} == {None, *METHODS}
+    others = {form["zip_method"]: name for name, form in rows["forms"].items() if name not in everywhere}
+    assert others == {method: f"zip, {name}" for method, name in METHOD_NAMES.items()}

@@ -19,7 +19,9 @@ from imagegen.catalog.facts import numbers, table
         ("28.5.1", "28.3", "1.51", "1.24", False),
         ("29.1.3", "29.0", "1.52", "1.44", False),
         ("29.3.0-rc.1", "29.3", "1.54", "1.40", False),
-        ("29.9.0", "29.3", "1.54", "1.40", True),
+        ("29.5.3", "29.3", "1.54", "1.40", False),
+        ("29.7.2", "29.6", "1.55", "1.40", False),
+        ("29.8.0", "29.6", "1.55", "1.40", True),
     ],
 )
 def test_an_engine_has_the_api_of_its_line(version: str, line: str, api: str, least: str, *, newer: bool) -> None:

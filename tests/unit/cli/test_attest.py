@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -240,3 +240,14 @@ def test_a_url_with_any_character_is_attested(run: Run, proof: Proof) -> None:
     proof.change(proof.manifest, lambda it: it["inputs"]["artifacts"]["nssm"].update(url=url))
     assert run("attest", proof.manifest)[0] == 0
     assert run("verify", proof.manifest)[0] == 0
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 4), (("--rehearsal",), 0)])
+def test_the_manifest_of_a_rehearsal_needs_the_option(
+    run: Run, proof: Proof, tmp_path: Path, options: Sequence[str], code: int
+) -> None:
+    """Whoever has the key may have signed it by mistake."""
+    proof.change(proof.manifest, lambda it: it["labels"].update(rehearsal="true"))
+    proof.attest("ed25519")
+    status, _, errors = run("verify", proof.manifest, "--key", tmp_path / "a.pub", *options)
+    assert (status, "labels.rehearsal: is the manifest of a rehearsal" in errors) == (code, code == 4)

@@ -12,12 +12,15 @@ import pytest
 
 import imagegen.providers.aws.provider as aws
 from imagegen import locking, pipeline
+from imagegen.artifacts import ca_hosts
 from imagegen.artifacts.arrival import Version
 from imagegen.artifacts.download import Download, Fetched, UnchangedError
 from imagegen.artifacts.image_lookup import Answer
+from imagegen.artifacts.request import host_of
 from imagegen.errors import RefusedError, ToolError
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
+from tests.authenticode.pki import pki
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
 from tests.unit.manifest.test_manifest_store import manifest
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     LockCommand = Callable[..., tuple[object, str, str]]
 
 SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
-KUBELET = "https://dl.k8s.io/release/v1.36.2/bin/windows/amd64/kubelet.exe"
+KUBELET = "https://dl.k8s.io/release/v1.36.4/bin/windows/amd64/kubelet.exe"
 OWN_URL = "https://own.example/crictl.tar.gz"
 OWN = ("--set", f"overrides.crictl_url={OWN_URL}")
 
@@ -182,6 +185,37 @@ def test_a_frozen_build_asks_nobody(
     assert [*(tmp_path / "out").rglob("*.pkr.hcl")] != []
 
 
+def test_a_lock_says_which_hosts_need_the_authorities_of_the_config(
+    web: Web, lock: LockCommand, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each host is asked once, and again only if everything is looked up again."""
+    asked: list[str] = []
+
+    def is_trusted(url: str, _sources: object, added: tuple[bytes, ...]) -> bool:
+        asked.append(host_of(url))
+        return bool(added) if "own.example" in url else "dl.k8s.io" in url
+
+    monkeypatch.setattr(ca_hosts, "_is_trusted", is_trusted)
+    (tmp_path / "ca.pem").write_bytes(pki().root.pem)
+    config = tmp_path / "image.yaml"
+    config.write_text(f"{SHIPPED.read_text()}\nartifacts: {{ca: [ca.pem]}}\noverrides: {{crictl_url: '{OWN_URL}'}}\n")
+    words = (config, "--target", "aws", "--lock", tmp_path / "x.lock.json", "--plain")
+    assert lock(*OWN)[0] == 0
+    assert stored(tmp_path)["ca_hosts"] == {}
+    code, _, err = run("lock", *words, "--frozen")
+    assert (code, "has no entry for the certificate of " in err) == (2, True), err
+    assert run("lock", *words)[0] == 0
+    # Only the system of this machine vouches for the others: the builder has no use for artifacts.ca there.
+    assert {host for host, needed in stored(tmp_path)["ca_hosts"].items() if needed} == {"own.example"}
+    assert stored(tmp_path)["ca_hosts"].keys() == {host_of(url) for url in web.files if "crictl-v" not in url}
+    assert sorted(set(asked)) == sorted(stored(tmp_path)["ca_hosts"])
+    asked.clear()
+    assert run("lock", *words)[0] == run("lock", *words, "--frozen")[0] == 0
+    assert asked == []
+    assert run("lock", *words, "--upgrade")[0] == 0
+    assert asked != []
+
+
 def test_check_says_what_drifted_and_writes_nothing(web: Web, lock: LockCommand, tmp_path: Path) -> None:
     lock()
     assert lock("--check")[:2] == (0, "")
@@ -244,6 +278,26 @@ def test_upgrade_of_a_name_moves_only_this(web: Web, lock: LockCommand) -> None:
     assert [change["name"] for change in json.loads(out)] == ["base image for aws"]
     assert web.asked == ["base image"]
     assert lock(*OWN, "crictl", "--upgrade")[1].startswith("crictl: sha256 ")
+
+
+def test_another_file_at_another_url_must_be_upgraded_by_name(web: Web, lock: LockCommand, tmp_path: Path) -> None:
+    lock()
+    public = stored(tmp_path)["artifacts"]["crictl"]
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=1)
+    code, _, err = lock(*OWN)
+    assert code == 4
+    now = sha256(web.files[OWN_URL])
+    assert f"crictl: {OWN_URL} has other bytes than {public['url']}, which is locked: sha256 {now}" in err
+    assert f"run `imagegen lock {SHIPPED} --lock {tmp_path / 'x.lock.json'} --upgrade crictl`" in err
+    assert stored(tmp_path)["artifacts"]["crictl"] == public
+    code, out, _ = lock(*OWN, "--upgrade", "crictl")
+    assert (code, out.startswith("crictl: url ")) == (0, True)
+    # The config may also say which bytes are right.
+    was = sha256(web.files[OWN_URL])
+    web.files[OWN_URL] = gzip.compress(gzip.decompress(web.files[OWN_URL]), mtime=2)
+    now = sha256(web.files[OWN_URL])
+    code, _, err = lock("--set", f"overrides.crictl_url={{url: '{OWN_URL}', sha256: {now}}}")
+    assert (code, f"crictl: sha256 {was} -> {now}: overrides.crictl_url has this sha256" in err) == (0, True), err
 
 
 def test_upgrade_refuses_other_bytes_of_a_public_url(web: Web, lock: LockCommand, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import urllib.parse
 from typing import IO, TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,7 @@ from imagegen.artifacts.image_lookup import Answer
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.mirror import from_locks, images
 from imagegen.pipeline import prepare_target
+from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.network.registries import Registries
 from tests.conftest import load_today, make_test_lock
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 CONFIG = {
     "name": "mirrored",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "runtime": {"containerd": {"version": "2.3.4"}},
     "images": ["library/nginx"],
     "executables": [{"url": "https://own.example.com/tool.exe", "path": "C:\\tools\\tool.exe"}],
@@ -36,10 +39,10 @@ CONFIG = {
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A config with its lock, and a web that has what the lock says."""
+def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A config with its lock, and a web that has what the lock says. A parameter is its overrides."""
     file = tmp_path / "prod.yaml"
-    file.write_text(json.dumps(CONFIG))
+    file.write_text(json.dumps(CONFIG | {"overrides": getattr(request, "param", {})}))
     loaded = load_today(file)
     file.with_name("prod.lock.json").write_bytes(lock_bytes(make_test_lock(loaded)))
     target = prepare_target(loaded, "aws")
@@ -71,6 +74,43 @@ def test_only_the_urls_of_the_config_itself_must_be_changed(config: Path, tmp_pa
     assert first.endswith(f" and 2 container images to {tmp_path / 'm'}; 0 were there")
     url = "https://m.example.com/files/own.example.com/tool.exe"
     assert own == f"executables[0].url is a URL of the config, which artifacts.mirror does not replace: write {url}"
+
+
+TEMPLATE = "https://own.example.com/a%20b/{name}/{version}/{name}.zip"
+FOLDER = "https://own.example.com/k8s/v1.36.4/"
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"kubernetes_base_url": TEMPLATE}, "overrides.kubernetes_base_url"),
+        ({"kubernetes_base_url": FOLDER}, "overrides.kubernetes_base_url"),
+        ({"kubernetes_base_url": "https://own.example.com/v1.36.4.zip"}, "overrides.kubernetes_base_url"),
+        ({"containerd_url": {"url": "https://own.example.com/c.tar.gz"}}, "overrides.containerd_url.url"),
+        (
+            {"kubernetes_base_url": TEMPLATE, "kubectl_url": "https://own.example.com/kubectl.exe"},
+            "overrides.kubectl_url",
+        ),
+    ],
+    indirect=["config"],
+    ids=["template", "folder", "archive", "map", "one of several"],
+)
+def test_what_it_says_to_write_is_where_the_mirror_has_each_file(
+    config: Path, key: str, tmp_path: Path, run: Run
+) -> None:
+    mirror, url = tmp_path / "m", "https://m.example.com/files"
+    code, out, err = run("artifacts", "mirror", config, "--to", mirror, "--url", url)
+    assert code == 0, err
+    told = dict(re.findall(r"(?m)^(\S+) is a URL of the config, .*: write (\S+)$", out))
+    assert {*told} >= {key, "executables[0].url"}
+    closed = tmp_path / "closed.yaml"
+    closed.write_text(json.dumps({"extends": "prod.yaml", "artifacts": {"mirror": url}}))
+    sets = [f"{place}={value}" for place, value in told.items() if place.startswith("overrides.")]
+    own = {"url": told["executables[0].url"], "path": "C:\\tools\\tool.exe"}
+    target = prepare_target(load_today(closed, *sets, f"executables=[{json.dumps(own)}]"), "aws")
+    urls = [request.url for request in artifact_requests(target.steps).values()]
+    missing = [one for one in urls if not (mirror / urllib.parse.unquote(one.removeprefix(f"{url}/"))).is_file()]
+    assert missing == []
 
 
 def test_without_a_url_the_lines_have_a_place_for_it(config: Path, tmp_path: Path, run: Run) -> None:

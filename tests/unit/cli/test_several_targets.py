@@ -9,7 +9,8 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.errors import BuildError, ExitCode, PublishError
-from tests.unit.manifest.test_manifest_store import manifest
+from tests.conftest import load_today
+from tests.unit.manifest.test_manifest_store import manifest, reported
 from tests.unit.pipeline.test_targets import CONFIG
 
 if TYPE_CHECKING:
@@ -70,6 +71,20 @@ def test_a_cloud_builds_its_targets_one_after_another(file: Path, run: Ran, maki
 def test_one_target_is_told_as_ever(file: Path, run: Ran, making: Making) -> None:
     code, out, _ = run("build", file, "--target", "prod", "--format", "json")
     assert (code, making.made, json.loads(out)["target"]) == (0, ["prod"], "prod")
+
+
+def test_what_the_machine_left_out_is_a_warning(
+    file: Path, run: Ran, making: Making, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out = {"containerd/archive:containerd": {"count": 12, "names": ["version.dll", "x.dll"]}}
+    made = making(pipeline.prepare_target(load_today(file), "prod"))
+    made = made.model_copy(update={"report": reported(left_out=left_out), "report_missing": None})
+    monkeypatch.setattr(pipeline, "build_and_publish", lambda *_, **__: made)
+    code, _, err = run("build", file, "--target", "prod")
+    line = (
+        "containerd/archive:containerd: left out, because the plan does not list them: version.dll, x.dll and 10 more"
+    )
+    assert (code, f"warning: {line}\n" in err) == (0, True), err
 
 
 def test_one_that_fails_keeps_no_other_from_being_built(file: Path, run: Ran, making: Making) -> None:

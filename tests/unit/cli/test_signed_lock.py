@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 SHIPPED = REPOSITORY / "configs" / "signed-artifacts.yaml"
 PINNED = ("containerd", "crictl", "cloudbase_init")
 SETS = (*(f"overrides.{name}_url.sha256=null" for name in PINNED), "artifacts.require_sha256=false")
-KUBELET = "https://artifacts.example.com/signed/kubernetes/v1.36.2/kubelet.exe"
+KUBELET = "https://artifacts.example.com/signed/kubernetes/v1.36.4/kubelet.exe"
 CRL = "https://artifacts.example.com/signing.crl"
 OTHER_CRL = "https://artifacts.example.com/other.crl"
 
@@ -158,13 +158,26 @@ def test_a_wrong_lock_ends_the_build_with_the_command_that_mends_it(command: Com
     target, facts = pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws"), make_run_facts([])
     console = Console(io.StringIO(), plain=True)
     with pytest.raises(VerificationError, match="is wrong about the signature of 1 file") as raised:
-        locking.verify_signatures(target, Lock.model_validate(forged), file, run=facts, console=console)
+        locking.verify_lock(target, Lock.model_validate(forged), file, run=facts, console=console)
     assert raised.value.details == ("kubelet: by is nested in the lock, but own in the file",)
     words = shlex.split(raised.value.hint.split("`")[1])
     assert words == ["imagegen", "lock", str(SHIPPED), "--lock", str(file), "--upgrade", "kubelet"]
     options = [word for text in SETS for word in ("--set", text)]
     assert run(*words[1:], *options, "--target", "aws", "--plain")[0] == 0
     assert stored(tmp_path) == good
+
+
+def test_a_lock_with_another_member_ends_the_build_before_anything_is_made(command: Command, tmp_path: Path) -> None:
+    assert command("lock", "artifacts.signatures=null", "overrides.cloudbase_init_url.signer=null")[0] == 0
+    file, forged = tmp_path / "x.lock.json", stored(tmp_path)
+    forged["artifacts"]["crictl"]["members"]["crictl.exe"] = "0" * 64
+    plain = ("artifacts.signatures=null", "overrides.cloudbase_init_url.signer=null")
+    target = pipeline.prepare_target(load_today(SHIPPED, *SETS, *plain), "aws")
+    console = Console(io.StringIO(), plain=True)
+    with pytest.raises(VerificationError, match=r"x\.lock\.json is wrong about 1 file") as raised:
+        locking.verify_lock(target, Lock.model_validate(forged), file, run=make_run_facts([]), console=console)
+    assert raised.value.details[0].endswith(f"but the lock says {'0' * 64}")
+    assert raised.value.hint.endswith("--upgrade crictl` reads the files again")
 
 
 def test_an_unsigned_program_ends_the_lock(web: Web, command: Command, tmp_path: Path) -> None:
@@ -224,7 +237,7 @@ def test_a_list_that_is_about_no_signature_is_warned_of(web: Web, command: Comma
     target = pipeline.prepare_target(load_today(SHIPPED, *SETS, lists), "aws")
     run, said, crls = make_run_facts(()), list[str](), CrlUse()
     lock = locking.read_lock_for(target, tmp_path / "x.lock.json")
-    locking.verify_signatures(
+    locking.verify_lock(
         target, lock, tmp_path / "x.lock.json", run=run, console=Console(io.StringIO(), plain=True), crls=crls
     )
     crls.warn_of_unused(said.append)

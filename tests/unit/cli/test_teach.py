@@ -158,7 +158,7 @@ def test_init_proposes_what_was_tested_on_an_ended_release() -> None:
 @pytest.mark.usefixtures("_terminal")
 @pytest.mark.parametrize("wanted", [True, False])
 def test_init_asks_whether_to_build_what_is_no_longer_supported(wanted: bool) -> None:
-    answers = ["", "", "y" if wanted else "n", ""]
+    answers = ["", "", "", "y" if wanted else "n", ""]
     if wanted:
         result = run(init.init, *ENDED, answers="\n".join(answers))
         assert "kubernetes.version: support of Kubernetes 1.34 ended on" in result.stderr
@@ -179,18 +179,42 @@ def test_init_asks_on_a_terminal_until_the_answer_is_right() -> None:
         "taken",
         "asked",
         "1.36",
-        "1.36.2",
+        "1.36.4",
         "",
         "gcp",
         "aws",
         "all",
         "198.51.100.7/32",
         "us-east-1",
+        "acr",
+        "ssh ecr",
     ]
     result = run(init.init, "--no-schema", answers="\n".join([*answers, ""]))
     assert result.stdout.endswith("next: imagegen lock asked.yaml\n")
-    assert result.stderr.count("Error: ") == 6
-    assert "region: us-east-1\n" in Path("asked.yaml").read_text()
+    assert result.stderr.count("Error: ") == 7
+    text = Path("asked.yaml").read_text()
+    assert "region: us-east-1\n" in text
+    assert "\nssh: {}\n\ncredential_providers:\n" in text
+
+
+def test_init_adds_what_is_named() -> None:
+    """What is of two clouds is in one list."""
+    named = ("ssh", "ecr", "acr", "gmsa")
+    run(
+        init.init,
+        "all.yaml",
+        *AWS,
+        *AZURE[:4],
+        *AZURE[6:],
+        *(word for name in named for word in ("--with", name)),
+        "--no-schema",
+    )
+    config = loading.load(loading.ConfigRequest(Path("all.yaml"), today())).config
+    assert (config.ssh is None, config.gmsa is None) == (False, False)
+    names = [provider.name for provider in config.credential_providers]
+    assert names == ["ecr-credential-provider", "acr-credential-provider"]
+    minor = config.kubernetes.version.rpartition(".")[0]
+    assert all(f"/v{minor}.0/" in provider.url for provider in config.credential_providers)
 
 
 def test_explain_prints_and_narrows() -> None:
@@ -294,7 +318,7 @@ def test_a_rule_is_explained_by_an_example() -> None:
 def test_a_rule_says_its_reason_and_what_an_example_supposes() -> None:
     told = run(rules.rules, "support-ends-soon").stdout
     assert "\nWhy: nodes of this image may run longer than the support" in told
-    assert "\nThis breaks it (if today is 2026-12-15):\n" in told
+    assert "\nThis breaks it (if today is 2027-02-28):\n" in told
     assert "\n  kubernetes.version: support of Kubernetes 1.35 ends on 2027-02-28\n" in told
 
 

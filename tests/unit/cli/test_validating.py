@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PARENT = """\
 name: parent
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 runtime: {containerd: {version: "2.3.4"}}
 targets: {aws: {region: us-east-1, network: {allowed_cidrs: [0.0.0.0/0]}}}
 """

@@ -205,6 +205,19 @@ def test_whether_all_is_as_planned_is_what_the_report_says(
     assert f"  guest      2 resources, {verdict}\n" in out
 
 
+def test_a_manifest_shows_the_open_folders(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:
+    folders = {"C:\\drop": {"exists": True, "open": "all leave files here"}, "C:\\k": {"exists": True, "open": None}}
+    resources = [
+        {"id": f"a/directory:{path}", "kind": "directory", "status": "ok", "facts": facts}
+        for path, facts in folders.items()
+    ]
+    LocalStore(tmp_path / "manifests").put(manifest(report={"resources": resources}, report_missing=None))
+    _, out, _ = run("manifest", "show", "a1", tmp_path)
+    assert [line for line in out.splitlines() if line.startswith("  open")] == [
+        "  open       C:\\drop: all leave files here"
+    ]
+
+
 def test_version(run: Callable[..., tuple[object, str, str]]) -> None:
     assert run("--version") == (0, "imagegen, version 0.1.0\n", "")
 

@@ -10,6 +10,7 @@ import pytest
 
 from imagegen.rehearsal.cloudbase_init.os_layer import PROFILES, STATE, OsLayer
 from imagegen.rehearsal.machine import access
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.stock import SYSPREP_STATUS
 from tests.unit.cloudbase_init.conftest import PROGRAM, SERVICE
@@ -236,7 +237,7 @@ CASES = {
     "no label": Case("get_volume_label", ("E:\\",)),
     "the adapter": Case("get_network_adapters", value=[("Ethernet", _MAC)]),
     "the DHCP server": Case("get_dhcp_hosts_in_use", value=[("Ethernet", _MAC, "10.0.0.1")]),
-    "the adapter of an address": Case("get_mac_address_by_local_ip", ("10.0.0.7",), value=_MAC.lower()),
+    "the adapter of an address": Case("get_mac_address_by_local_ip", (NODE_ADDRESS,), value=_MAC.lower()),
     "no adapter of an address": Case("get_mac_address_by_local_ip", ("10.0.0.8",)),
     "the MTU": Case(
         "set_network_adapter_mtu", ("Ethernet", 9001), look=lambda calls: calls.machine.mtu, found={"Ethernet": 9001}

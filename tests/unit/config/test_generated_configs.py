@@ -71,7 +71,7 @@ def typed(annotation: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - any anno
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return st.deferred(lambda: section(annotation))
     return {
-        str: st.sampled_from(["a", "1.36.2", "https://artifacts.example.com/a", "C:\\a", "us-west-2", ""]),
+        str: st.sampled_from(["a", "1.36.4", "https://artifacts.example.com/a", "C:\\a", "us-west-2", ""]),
         int: st.integers(-1, 5000),
         bool: st.booleans(),
         types.NoneType: st.none(),
@@ -106,7 +106,7 @@ ANYTHING = st.recursive(
 PLAIN: dict[str, Any] = {
     "name": "example",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "runtime": {"containerd": {"version": "2.3.4"}},
     "targets": {
         "aws": {"region": "eu-west-1", "network": {"allowed_cidrs": ["192.0.2.0/24"]}},

@@ -146,7 +146,7 @@ ODD: st.SearchStrategy[object] = st.sampled_from(
         ("overrides", {"containerd_url": {"sha256": "0" * 64}}),
         ("ansible", {"before": ["roles/x"], "variables": {"x": [1]}}),
         ("images", ["registry.example.com/a:1", 5]),
-        ("kubernetes", {"version": "1.36.2", "feature_gates": {"small": True}}),
+        ("kubernetes", {"version": "1.36.4", "feature_gates": {"small": True}}),
     ],
 )
 def test_what_is_left_of_a_wrong_section_is_for_the_rules(tmp_path: Path, section: str, value: object) -> None:

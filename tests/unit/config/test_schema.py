@@ -125,7 +125,7 @@ def test_required_key_may_be_left_to_what_is_extended(path: str) -> None:
 
 
 def test_extending_does_not_open_the_schema() -> None:
-    assert wrong_at({"extends": ["base.yaml"], "kubernetes": {"version": "1.36.2", "vresion": "1"}}) == {"kubernetes"}
+    assert wrong_at({"extends": ["base.yaml"], "kubernetes": {"version": "1.36.4", "vresion": "1"}}) == {"kubernetes"}
     assert wrong_at({"extends": "base.yaml", "executables": [{"url": "https://example.com/a"}]}) == {"executables.0"}
 
 
@@ -224,7 +224,7 @@ def test_a_wrong_value_is_answered_with_its_description_and_an_example() -> None
     data["runtime"]["containerd"]["registry_mirrors"] = {"Docker.io": ["https://mirror.example.com"]}
     said = [error.schema["patternErrorMessage"] for error in validator().iter_errors(data)]
     assert said == [
-        'This value is not valid. The Kubernetes version, in quotes: "1.36.2". For example: 1.36.2',
+        'This value is not valid. The Kubernetes version, in quotes: "1.36.4". For example: 1.36.4',
         "This name is not valid. The mirrors of each registry. containerd tries them in this order, and then the "
         "registry. For example: docker.io",
     ]
@@ -245,7 +245,7 @@ def test_a_script_has_a_file_and_arguments_that_powershell_takes(script: object,
     base = {
         "name": "node",
         "windows": {"release": "2022"},
-        "kubernetes": {"version": "1.36.2"},
+        "kubernetes": {"version": "1.36.4"},
         "runtime": {"containerd": {"version": "2.3.4"}},
         "targets": {"aws": {"region": "us-east-1"}},
     }

@@ -23,11 +23,11 @@ CIDRS = ("198.51.100.0/24", "203.0.113.7/32")
 @pytest.mark.parametrize("clouds", [{"aws": AWS, "azure": AZURE}, {"aws": AWS}, {"azure": AZURE}])
 @pytest.mark.parametrize("modeline", [True, False])
 def test_starter_says_every_answer(clouds: dict[str, dict[str, str]], modeline: bool) -> None:
-    answers = Answers("first", "2022", "1.36.2", "2.3.4", CIDRS, clouds, allow_eol=modeline)
+    answers = Answers("first", "2022", "1.36.4", "2.3.4", CIDRS, clouds, allow_eol=modeline)
     text = starter_text(answers, modeline=modeline)
     config = ImageConfig.model_validate(parse_yaml(text.encode(), "starter").data)
     assert (text.splitlines()[0] == MODELINE) is modeline
-    assert (config.name, config.windows.release, config.kubernetes.version) == ("first", "2022", "1.36.2")
+    assert (config.name, config.windows.release, config.kubernetes.version) == ("first", "2022", "1.36.4")
     assert config.allow_eol is modeline
     assert config.runtime.containerd is not None
     assert config.runtime.containerd.version == "2.3.4"
@@ -42,7 +42,7 @@ def test_starter_says_every_answer(clouds: dict[str, dict[str, str]], modeline: 
 
 
 GOOD = {
-    **{"name": "first", "release": "2022", "kubernetes": "1.36.2", "containerd": "2.3.4", "region": "us-east-1"},
+    **{"name": "first", "release": "2022", "kubernetes": "1.36.4", "containerd": "2.3.4", "region": "us-east-1"},
     **{"location": "eastus2", "gallery_resource_group": "images", "gallery": "images", "definition": "win-2022"},
 }
 

@@ -52,12 +52,12 @@ REFUSED = {
     "an intermediate": (
         make_ca(ROOT).pem,
         "CN=Example Code CA, O=Example is not a root: its issuer is CN=Example Root, O=Example",
-        "give the certificate of the root. A signature brings the certificates below it",
+        "give the certificate of the root. A signature or a server brings the certificates below it",
     ),
     "no authority": (
         make_root("CN=Mine", ca=False).pem,
         "CN=Mine is not a certificate authority",
-        "give the root to which the signer's certificate leads",
+        "give the root to which the certificate of the signer or of the server leads",
     ),
     "a private key": (
         ROOT.pem + ROOT.key_pem,

@@ -9,6 +9,7 @@ import rich.progress
 
 from imagegen.console import Console, make_console, seconds
 from imagegen.lines import counted
+from tests.deadlines import HANG_S
 
 
 def _at_noon() -> float:
@@ -78,7 +79,7 @@ def test_drawn_tasks_of_several_threads_share_one_drawing(monkeypatch: pytest.Mo
         start(progress)
 
     monkeypatch.setattr(rich.progress.Progress, "start", remembered)
-    inside = threading.Barrier(3, timeout=10)
+    inside = threading.Barrier(3, timeout=HANG_S)
 
     def work() -> None:
         with console.task("[red]a label[/red]", 10) as advance:

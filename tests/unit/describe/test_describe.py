@@ -86,7 +86,7 @@ def test_kind_is_described_in_full(name: str) -> None:
         ("service", "recovery.reset_after_s", "seconds", None),
         ("archive", "members[].sha256", "sha256", None),
         ("archive", "strip", "number, 0 to 8", "0"),
-        ("task", "every_s", "number, 60 to 86400", None),
+        ("task", "every_s", "number, 60 to 86400 or null", "null"),
         ("command", "unless.matches", "list (regular expression)", None),
         ("registry", "data", "string, number or list (string)", None),
         ("script", "good_exit_codes", "list (number)", "[0]"),
@@ -99,5 +99,5 @@ def test_field_has_its_type_in_words(kind: str, field: str, type_: str, default:
 
 def test_field_has_the_text_of_its_model() -> None:
     found = {one.name: one.description for one in describe_kind("task", STEPS).fields}
-    assert found["every_s"] == "Windows accepts no shorter time than a minute."
+    assert found["every_s"] == "Windows accepts no shorter time than a minute. None: at each start of Windows."
     assert found["name"] == ""

@@ -36,7 +36,7 @@ executables:
 CONFIG = """\
 extends: base.yaml
 name: explained
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 targets:
   aws: {region: us-east-1, network: {allowed_cidrs: [198.51.100.0/24]}}
   azure:
@@ -83,7 +83,7 @@ def said(explanation: Explanation, path: str) -> tuple[object, Origin]:
     [
         ("name", "explained", "file", "config.yaml:2"),
         ("windows.release", "2025", "file", "base.yaml:1"),
-        ("kubernetes.version", "1.36.2", "file", "config.yaml:3"),
+        ("kubernetes.version", "1.36.4", "file", "config.yaml:3"),
         ("kubernetes.feature_gates.WindowsHostNetwork", True, "file", "base.yaml:4"),
         ("kubernetes.feature_gates.OtherGate", False, "set", "--set kubernetes.feature_gates.OtherGate"),
         ('runtime.containerd.registry_mirrors["docker.io"]', ["https://mirror.example.com/"], "file", "base.yaml:8"),
@@ -164,7 +164,7 @@ def test_whatever_a_step_reads_has_a_value(explanation: Explanation) -> None:
         ("ssh.port", "ssh", 1),
         ("executables[0]", "executables[0].url", 3),
         ("targets.aws.publish.regions[0]", "targets.aws.publish.regions", 1),
-        ("facts", "facts.windows_build", 22),
+        ("facts", "facts.windows_build", 27),
     ],
 )
 def test_path_narrows(explanation: Explanation, asked: str, first: str, count: int) -> None:
@@ -217,4 +217,4 @@ def test_json_carries_the_same(explanation: Explanation) -> None:
     assert [item["path"] for item in read["values"]] == [dotted(value.path) for value in explanation.values]
     assert read["targets"] == ["aws", "azure"]
     (step,) = (step for step in read["steps"] if step["name"] == "kubernetes")
-    assert step["values"]["kubernetes.version"] == "1.36.2"
+    assert step["values"]["kubernetes.version"] == "1.36.4"

@@ -47,7 +47,7 @@ class Bench:
         self.proxies: dict[str, list[str]] = {}
         """What each proxy there is was asked for."""
         self.artifacts: dict[str, dict[str, Any]] = {}
-        self.signatures: dict[str, dict[str, Any]] = {}
+        self.signatures: dict[str, dict[str, Any] | None] = {}
         self.texts: dict[str, bytes] = {}
         self.contents: dict[str, bytes] = {}
         self.plan: dict[str, Any] = {}

@@ -93,6 +93,15 @@ def test_windows_refuses(bench: Bench, line: str, why: str) -> None:
     assert (code, why in output) == (1, True)
 
 
+def test_the_model_knows_the_task_of_routes(bench: Bench) -> None:
+    route, find = (rf"C:\Windows\System32\{name}.exe" for name in ("route", "find"))
+    line = (
+        f"cmd /d /c for %a in (169.254.169.254 169.254.169.123) do ({route} -4 print %a | "
+        f'{find} "%a" || {route} add %a mask 255.255.255.255 0.0.0.0)'
+    )
+    assert run(bench.machine, line)[0] == 0
+
+
 def test_a_start_ends_the_time_service_outside_a_domain(bench: Bench) -> None:
     """Also if it is automatic (Microsoft's KB 2385818)."""
     machine = bench.machine

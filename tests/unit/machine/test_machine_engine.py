@@ -300,6 +300,19 @@ def test_what_was_begun_stays_so_though_it_cannot_be_read(bench: Bench, monkeypa
     assert bench.done("phase-1")[-1]["changed"] == 1
 
 
+def test_a_finished_phase_that_runs_again_before_the_restart_ends_in_the_same_way(bench: Bench) -> None:
+    """Packer starts it again after a broken connection. Windows itself has no restart pending."""
+    text = bench.text("a.ps1", b"exit 3010")
+    usual = {"arguments": [], "good_exit_codes": [3010], "timeout_s": 60}
+    script = {"name": "01-a.ps1", "source": text, "sha256": hashlib.sha256(b"exit 3010").hexdigest(), **usual}
+    bench.bundle({"phase-1": [("script", script)], "phase-2": []}, restarts=["phase-1"])
+    for changed in (1, 0):
+        outcome = bench.run("phase-1")
+        assert (outcome.exit_code, bench.events(outcome)[-1]["changed"]) == (3010, changed)
+    bench.machine.restart()
+    bench.done("phase-1")
+
+
 def test_a_feature_that_was_set_when_the_engine_ended_is_the_phases_own(bench: Bench) -> None:
     bench.bundle({"phase-1": [CONTAINERS], "phase-2": [bench.value("b")]}, restarts=["phase-1"])
     run_and_end(bench, "phase-1", bench.machine.features, "install", "Containers")
@@ -364,3 +377,20 @@ def test_event_lines_are_short_ascii(bench: Bench) -> None:
     assert 90 < len(reasons[0]) < 600
     assert len(reasons[1]) == 600
     json.loads(bench.machine.files.read(rf"{HOME}\report.json").decode("ascii"))
+
+
+def test_certificates_come_before_the_downloads(bench: Bench) -> None:
+    """The host of an artifact may have a certificate that Windows trusts only with them."""
+    root = b"the bytes of a root certificate"
+    named = {"store": "Root", "subject": "CN=Example Root", "sha256": hashlib.sha256(root).hexdigest()}
+    named["thumbprint"] = hashlib.sha1(root, usedforsecurity=False).hexdigest().upper()
+    certificate = ("certificate", {**named, "source": bench.text("root.cer", root)})
+    bench.machine.files.make_folder(r"C:\k")
+    bench.bundle({"phase-1": [bench.binary("tool"), certificate]})
+    events = [event for event in bench.done("phase-1") if event["event"] in ("artifact", "resource")]
+    assert [event.get("name") or event["id"].partition("/")[2][:11] for event in events] == [
+        "certificate",
+        "tool",
+        "tool",
+        r"file:C:\k\t",
+    ]

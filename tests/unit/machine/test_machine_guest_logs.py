@@ -57,7 +57,7 @@ def test_logs_are_brought_and_nothing_else(tmp_path: Path) -> None:
         r"C:\Windows\Logs\DISM\dism.log": "dism/dism.log",
         r"C:\Windows\Panther\setupact.log": "panther/setupact.log",
         r"C:\Windows\System32\Sysprep\Panther\setuperr.log": "sysprep/setuperr.log",
-        r"C:\ProgramData\containerd\containerd.log": "containerd/containerd.log",
+        r"C:\var\log\containerd\containerd.log": "containerd/containerd.log",
         r"C:\var\log\kubelet\kubelet.log": "kubelet/kubelet.log",
     }
     # An answer file may hold a password, and the report tells what the build did.

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from imagegen.contents import ROLES
 from imagegen.rehearsal.machine import Machine, stock_windows
-from imagegen.rehearsal.machine.access import FOLDERS, ONLY_BELOW, AccessEntry, write
+from imagegen.rehearsal.machine.access import CREATE, CREATOR_OWNER, FOLDERS, ONLY_BELOW, AccessEntry, effective, write
 from imagegen.rehearsal.machine.certificates import ROOT, Certificate
 from imagegen.rehearsal.machine.installer import UNINSTALL
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR
@@ -81,9 +81,14 @@ SCRIPT = b"Write-Output 1\r\n"
 MARK = r"C:\ProgramData\imagegen\scripts\01-harden.ps1.json"
 TASK: Fields = {"program": EXE, "arguments": r'-File "C:\k\a b.ps1" -List C:\k\l.txt', "every_s": 600, "limit_s": 300}
 FACTS: dict[str, Any] = {
-    "directory": {"exists": True},
+    "directory": {"exists": True, "open": None},
     "file": {"sha256": hashlib.sha256(b"version = 3\n").hexdigest(), "size": 12},
-    "archive": {"members": {"a.exe": hashlib.sha256(b"a").hexdigest(), r"sub\b.dll": hashlib.sha256(b"b").hexdigest()}},
+    "archive": {
+        "members": {
+            "a.exe": {"sha256": hashlib.sha256(b"a").hexdigest(), "size": 1},
+            r"sub\b.dll": {"sha256": hashlib.sha256(b"b").hexdigest(), "size": 1},
+        }
+    },
     "extract": {"sha256": hashlib.sha256(b"b").hexdigest(), "size": 1},
     "package": {"product": "Agent", "version": "1.2.3.4", "files": {AGENT_EXE: True}, "services": {"agent": True}},
     "certificate": {"sha256": hashlib.sha256(ROOT_DER).hexdigest()},
@@ -150,7 +155,7 @@ def ready(bench: Bench, kind: str) -> Fields:
         if kind == "extract":
             named = {"artifact": "tools", "member": "bin/sub/b.dll"}
             return {"path": DLL, "sha256": FACTS["extract"]["sha256"], **named}
-        members = [{"path": path, "sha256": digest} for path, digest in FACTS["archive"]["members"].items()]
+        members = [{"path": path, "sha256": file["sha256"]} for path, file in FACTS["archive"]["members"].items()]
         return {"artifact": "tools", "into": r"C:\k", "strip": 1, "members": members}
     if kind == "image":
         return image_support.ready_image(bench)
@@ -507,6 +512,30 @@ def test_an_access_list_on_a_file_does_not_inherit(bench: Bench) -> None:
     assert [entry["inherit"] for entry in entries] == [False, False]
 
 
+def test_who_may_create_may_not_change_what_is_there(bench: Bench) -> None:
+    """To create is a right in folders, and CREATOR OWNER's rights are for what is created."""
+    ready(bench, "acl")
+    entries = [
+        *({"sid": SYSTEM, "rights": "full"}, {"sid": USERS, "rights": "read"}),
+        *({"sid": USERS, "rights": "create"}, {"sid": CREATOR_OWNER, "rights": "full"}),
+    ]
+    bench.bundle({"phase-1": [("acl", {"path": DATA, "entries": entries})]})
+    bench.done("phase-1")
+    found = bench.kept("report.json")["resources"][0]["facts"]["entries"]
+    assert sorted((one["sid"], one["rights"]) for one in found) == sorted((e["sid"], e["rights"]) for e in entries)
+    files = bench.machine.files
+    files.make_folder(rf"{DATA}\volume")
+    files.write(rf"{DATA}\token", b"x")
+    others = {path: {(e.sid, e.rights) for e in effective(files, path).entries} for path in files.below(DATA)}
+    assert others[rf"{DATA}\token"] == {
+        *((SYSTEM, "FullControl"), (USERS, "ReadAndExecute"), (CREATOR_OWNER, "FullControl")),
+    }
+    assert (USERS, CREATE) in {(e.sid, e.rights) for e in effective(files, rf"{DATA}\volume").entries}
+    write(files, DATA, [AccessEntry(USERS, CREATE, inherit=True)], protected=True)
+    [event] = bench.events(bench.run("phase-1", "-Check"), "resource")
+    assert f"there is an entry {USERS} create (ContainerInherit, ObjectInherit; None), inherit True" in event["reason"]
+
+
 def test_entries_inherited_from_above_are_seen(bench: Bench) -> None:
     ready(bench, "acl")
     write(bench.machine.files, r"C:\k", [AccessEntry(USERS, "Write", inherit=True)], protected=True)
@@ -588,3 +617,11 @@ def test_a_busy_installer_is_waited_for_within_the_steps_time(bench: Bench) -> N
     outcome = bench.run("phase-1")
     assert outcome.exit_code == 6
     assert "msiexec ended with 1618" in outcome.output
+
+
+def test_defender_excludes_a_path(bench: Bench) -> None:
+    fields = {"path": r"C:\var\log\kubelet"}
+    bench.bundle({"phase-1": [("defender", fields)]})
+    assert bench.run("phase-1").exit_code == 0
+    assert bench.machine.defender.excluded_paths == (fields["path"],)
+    assert bench.machine.defender.excluded_processes == ()

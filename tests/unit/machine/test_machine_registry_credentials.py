@@ -100,7 +100,28 @@ def test_the_file_is_deleted_before_anything_else_can_fail(bench: Bench) -> None
     assert not bench.machine.files.exists(FILE)
 
 
-@pytest.mark.parametrize("text", [b"", b'$env:IMAGEGEN_REGISTRIES="e30="', b"SECRET=1; ", b'$env:OTHER="e30="; '])
+# Nothing, parts of the file, and values that are not base64.
+FORMS_OF_OTHERS = (
+    b"",
+    b'$env:IMAGEGEN_REGISTRIES="e30="',
+    b'$env:IMAGEGEN_REGISTRIES="e3',
+    b'$env:IMAGEGEN_REGISTRIES="e30"; ',
+    b'$env:IMAGEGEN_REGISTRIES="e3$="; ',
+    b'$env:IMAGEGEN_REGISTRIES="e30="; $env:IMAGEGEN_DOWNLOADS="e3_="; ',
+    b"SECRET=1; ",
+    b'$env:OTHER="e30="; ',
+)
+
+
+@pytest.mark.parametrize("text", FORMS_OF_OTHERS)
 def test_another_form_of_the_file_is_not_taken(text: bytes) -> None:
     assert parse_file(text) is None
     assert parse_file(_variables("docker.io"))
+
+
+def test_a_part_of_the_file_is_refused_before_anything_is_done(bench: Bench) -> None:
+    _prepare(bench, install_containerd, lambda: image(OTHER, pinned=False))
+    bench.machine.files.write(FILE, _variables("docker.io").rpartition(b'"')[0])
+    outcome = bench.run("phase-1")
+    assert (outcome.exit_code, "Packer did not upload all credentials" in outcome.output) == (1, True)
+    assert not bench.machine.files.exists(FILE)

@@ -260,6 +260,23 @@ def test_a_file_without_a_signature_in_the_plan_is_not_checked(signing: Bench, m
     assert signing.kept("report.json")["signatures"] == {}
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_that_a_plan_with_signatures_does_not_know_is_refused(
+    signing: Bench, way: Callable[[Bench, bytes, str], tuple[str, Fields]]
+) -> None:
+    """The plan has a signature, or says that there is none to check, for each file that it puts on the machine."""
+    other = sign("other.exe")
+    signing.signatures[sha(other)] = planned(pki().signer)
+    signing.bundle({"phase-1": [way(signing, PROGRAM, rf"{FOLDER}\tool.exe")]})
+    outcome = signing.run("phase-1")
+    assert (outcome.exit_code, "the plan requires signatures, and knows no file" in outcome.output) == (4, True)
+    assert not signing.machine.files.exists(rf"{FOLDER}\tool.exe")
+    signing.signatures[sha(PROGRAM)] = None
+    signing.bundle({"phase-1": [way(signing, PROGRAM, rf"{FOLDER}\tool.exe")]})
+    signing.done("phase-1")
+    assert signing.kept("report.json")["signatures"] == {sha(other): "host"}
+
+
 def test_a_check_of_an_earlier_run_counts(signing: Bench) -> None:
     """The second run finds the file as planned, and checks nothing."""
     data = sign()

@@ -47,7 +47,7 @@ def steps_of(kubernetes: str, cloud: str, **settings: object) -> tuple[Evaluated
     return evaluate_steps(settle(config, Document("config.yaml", {}, {}), cloud), STEPS)
 
 
-def data_of(kubernetes: str = "1.36.2", cloud: str = "azure", **settings: object) -> bytes | None:
+def data_of(kubernetes: str = "1.36.4", cloud: str = "azure", **settings: object) -> bytes | None:
     """The file that the image has for first boot. None if it has none."""
     sources = [
         (step.texts, draft.fields["source"])
@@ -83,7 +83,7 @@ def blocked(machine: Machine, port: int = 80, address: str = ADDRESS) -> list[st
         ("1.31.0", [], []),
         ("1.30.14", [], ["cloudbase-init"]),
         ("1.30.14", ["monitoring"], ["cloudbase-init", "monitoring"]),
-        ("1.36.2", ["monitoring", "a b"], ["monitoring", "a b"]),
+        ("1.36.4", ["monitoring", "a b"], ["monitoring", "a b"]),
     ],
 )
 def test_first_boot_is_told_the_address_and_the_accounts(kubernetes: str, users: list[str], members: list[str]) -> None:
@@ -119,7 +119,7 @@ def test_another_cloud_restricts_no_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kubernetes", "users", "others"),
     [
-        ("1.36.2", [], ["cloudbase-init", "monitoring", "someone", "packer"]),
+        ("1.36.4", [], ["cloudbase-init", "monitoring", "someone", "packer"]),
         ("1.30.14", [], ["monitoring", "someone", "packer"]),
         ("1.30.14", ["Monitoring"], ["someone", "packer"]),
     ],

@@ -24,6 +24,7 @@ from imagegen.manifest.model import (
     Inputs,
     Plugin,
     RecordedArtifact,
+    RecordedFile,
     RecordedImage,
     RecordedPublish,
     RecordedSignature,
@@ -35,7 +36,6 @@ from imagegen.manifest.record import (
     judge_report,
     make_manifest,
     record_artifacts,
-    rejected_report,
 )
 from imagegen.manifest.store import ATTESTATION, SBOM, Listing, LocalStore, manifest_bytes
 from imagegen.plan.model import (
@@ -116,6 +116,7 @@ def test_a_second_put_of_the_same_writes_nothing(store: LocalStore) -> None:
 
 
 REPORT: dict[str, Any] = {"report": {"report_version": 1}, "report_missing": None}
+ANEW: dict[str, Any] = {"report": {"report_version": 2}, "report_missing": None}
 PUBLISHED = RecordedPublish(version="node", images=[HOME])
 RUN = {"run_id": "run-1", "finished": LATEST}
 OTHER_RUN = {"run_id": "run-2", "finished": "2026-11-19T11:00:00Z"}
@@ -141,6 +142,12 @@ OTHER_RUN = {"run_id": "run-2", "finished": "2026-11-19T11:00:00Z"}
         ({"notes": {"a": 1, "b": 1}}, LATER | {"notes": {"b": 2}}, {"notes": {"a": 1, "b": 2}}),
         ({}, LATER | {"built": None}, {}),
         ({}, LATER | {"built": FAR}, LATER | {"built": FAR}),
+        (
+            REPORT | {"published": PUBLISHED, "notes": {"a": 1}},
+            LATER | {"built": FAR} | ANEW,
+            LATER | {"built": FAR} | ANEW,
+        ),
+        (REPORT | {"published": PUBLISHED}, LATER | {"built": FAR}, REPORT | {"published": PUBLISHED}),
         ({"built": None}, LATER, LATER),
         (RUN, LATER | {"run_id": None, "finished": None}, RUN),
         (RUN, LATER | {"built": FAR} | OTHER_RUN, LATER | {"built": FAR} | OTHER_RUN),
@@ -155,6 +162,8 @@ OTHER_RUN = {"run_id": "run-2", "finished": "2026-11-19T11:00:00Z"}
         "notes added",
         "how it was made stays",
         "built anew",
+        "built anew with its own report and regions",
+        "no report is replaced by none",
         "built at last",
         "the run that built it stays",
         "another run built it anew",
@@ -356,7 +365,8 @@ UNREADABLE = "the report is not valid for this version of imagegen: "
     ("text", "missing"),
     [
         (json.dumps(reported()), None),
-        (None, "there is no report.json: another run made the image"),
+        (None, "run run-1 made the image, and its report is not on this machine"),
+        (" ", "Packer brought no report of the machine: "),
         ("[]", f"{UNREADABLE}the whole report: "),
         ("{", "the report is not valid JSON: "),
         ('{"report_version": 1}', f"{UNREADABLE}plan_sha256: Field required"),
@@ -376,11 +386,12 @@ UNREADABLE = "the report is not valid for this version of imagegen: "
     ],
 )
 def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None) -> None:
-    file = tmp_path / "report.json"
+    file = tmp_path / "reports" / "run-1.json"
     if text is not None:
+        file.parent.mkdir()
         file.write_text(text)
-    assert (judge_report(file, PLAN) or "").startswith(missing or "")
-    assert rejected_report(file).exists() == (missing is not None)
+    said = missing if text is not None else f"Packer brought no report of the machine: there is no {file}"
+    assert (judge_report(file, PLAN) or "").startswith(said or "")
     report = reported() if missing is None else None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
     made = make_manifest(
@@ -407,6 +418,50 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     assert made.tools == Tools(packer="1.16.0", plugin=Plugin(name="amazon", version="1.8.2"))
     assert made.built == HOME
     assert made.published == RecordedPublish(version="node", images=[HOME])
+
+
+def test_the_record_has_each_file_that_the_image_has_of_an_artifact(tmp_path: Path) -> None:
+    """The plan says which, and the machine how large they are."""
+    members = [{"path": r"bin\a.exe", "sha256": "a" * 64}, {"path": "b.dll", "sha256": "b" * 64}]
+    archive = {"artifact": "containerd", "into": r"C:\k", "strip": 1, "members": members}
+    one = {"path": r"C:\c.exe", "sha256": "c" * 64, "source": None, "artifact": "containerd", "member": "c.exe"}
+    own = {"path": r"C:\d.txt", "sha256": "d" * 64, "source": "files/d.txt", "artifact": None, "member": None}
+    facts: list[dict[str, Any]] = [
+        {"members": {one["path"]: {"sha256": one["sha256"], "size": 7} for one in members[:1]} | {"b.dll": "b" * 64}},
+        {"sha256": "c" * 64, "size": 9},
+        {"sha256": "d" * 64, "size": 1},
+    ]
+    kinds: dict[str, dict[str, Any]] = {"archive": archive, "extract": one, "file": own}
+    resources = tuple(
+        PlannedResource(f"system/{kind}:x", "archive" if kind == "archive" else "file", fields)
+        for kind, fields in kinds.items()
+    )
+    step = PlannedStep("system", repeated=False, resources=resources)
+    phases = (Phase("phase-1", restart=True, steps=(step,)),)
+    plan = dataclasses.replace(PLAN, image=dataclasses.replace(PLAN.image, phases=phases))
+    rows = [
+        {"id": r.id, "phase": "phase-1", "step": "system", "kind": r.kind, "status": "changed", "ms": 1, "facts": fact}
+        for r, fact in zip(resources, facts, strict=True)
+    ]
+    left_out = {"system/archive:x": {"count": 1, "names": ["version.dll"]}}
+    sha256 = hashlib.sha256(guest_plan(plan)).hexdigest()
+    file = tmp_path / "reports" / "run-1.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(reported(plan_sha256=sha256, resources=rows, left_out=left_out)))
+    image = CloudImage("ami-1", "us-east-1", "node", "available")
+    planned = PlannedImage(
+        *(plan, "node.yaml", SHA, SHA, {"region": "us-east-1"}, manifest().inputs.artifacts),
+        *(BuildFolder(tmp_path), tmp_path),
+    )
+    build = FinishedBuild(Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}), LATEST)
+    made = make_manifest(planned, RunFacts({}, {}, "2026-11-18T10:00:00Z", id="run-1"), image, None, build)
+    assert (made.report or {})["left_out"] == left_out
+    assert made.inputs.artifacts["containerd"].files == {
+        r"C:\k\bin\a.exe": RecordedFile(sha256="a" * 64, size=7),
+        # An older engine reported the digest only.
+        r"C:\k\b.dll": RecordedFile(sha256="b" * 64),
+        r"C:\c.exe": RecordedFile(sha256="c" * 64, size=9),
+    }
 
 
 ROOT = LockedIssuer(subject="CN=Root", thumbprint="0" * 64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ ORIGIN = Origin(PrivateHosts({}, {}, _never), ANY_HOST, _never, _never)  # type:
 def wanted(url: str, data: bytes | None = None, *, published: str = "", own: bool = False) -> WantedFile:
     data = WEB[url] if data is None else data
     request = ArtifactRequest("x", url, None, "file", f"overrides.{url[-5]}", published or url, own=own)
-    return WantedFile.of(request, LockedArtifact(url=url, sha256=sha(data), size=len(data)), ORIGIN)
+    return WantedFile.of(request, LockedArtifact(url=url, sha256=sha(data), size=len(data)), ORIGIN, {})
 
 
 @pytest.fixture
@@ -63,6 +64,21 @@ def test_files_are_copied_and_the_index_is_written_last(memory: Memory, source: 
             "own.example.com/b.exe": {"url": B, "sha256": sha(WEB[B]), "size": 10, "when": "now"},
         },
     }
+
+
+def test_one_error_has_all_variables_before_anything_is_downloaded(memory: Memory, source: Given) -> None:
+    ways = {"dl.example.com": {"token_env": "A_TOKEN"}, "own.example.com": {"query_env": "B_SAS"}}
+    origin = dataclasses.replace(ORIGIN, private=PrivateHosts(ways, {}, _never))
+    files = [
+        dataclasses.replace(one, place=dataclasses.replace(one.place, origin=origin)) for one in (wanted(A), wanted(B))
+    ]
+    with pytest.raises(ConfigError) as refused:
+        run(memory, source, files)
+    assert refused.value.message == (
+        "artifacts.credentials: A_TOKEN and B_SAS must have the credentials of dl.example.com and own.example.com, "
+        "and are not set"
+    )
+    assert (source.asked, memory.puts) == ([], [])
 
 
 def test_a_second_run_downloads_nothing_and_changes_nothing(memory: Memory, source: Given) -> None:

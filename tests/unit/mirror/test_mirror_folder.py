@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +17,7 @@ from imagegen.providers.storage import StoredFile
 from tests.unit.mirror.conftest import sha
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 DATA = b"bytes of a file" * 100_000
 
@@ -88,3 +92,27 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         open_folder(tmp_path / "file" / "mirror", writes=True),
     ):
         pass
+
+
+def _pipe(file: Path) -> None:
+    os.mkfifo(file)
+
+
+def _socket(file: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(file))
+
+
+@pytest.mark.parametrize("make", [_pipe, _socket])
+@pytest.mark.parametrize("path", ["h/a.zip", "index.json", ".imagegen-mirror.lock"])
+def test_what_is_no_file_is_refused_by_name_and_nobody_waits_for_it(
+    make: Callable[[Path], None], path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "h").mkdir()
+    # The path of a socket has at most 108 characters.
+    make(Path(path))
+    with open_folder(tmp_path, writes=True) as one:
+        act = (lambda: one.find(path)) if path == "h/a.zip" else (lambda: one.replace("index.json", b"1", ""))
+        with pytest.raises(RefusedError, match=re.escape(path)):
+            act()

@@ -6,7 +6,7 @@ import pytest
 
 from imagegen.artifacts.mirror_layout import image_folder, tarball_path
 from imagegen.errors import RefusedError
-from imagegen.mirror.paths import file_path, reject_overlaps
+from imagegen.mirror.paths import file_path, reject_overlaps, served_path
 from imagegen.resources.image_name import ImageName
 
 DIGEST = f"sha256:{'ab' * 32}"
@@ -15,7 +15,7 @@ DIGEST = f"sha256:{'ab' * 32}"
 @pytest.mark.parametrize(
     ("url", "path"),
     [
-        ("https://dl.k8s.io/release/v1.36.2/kubelet.exe", "dl.k8s.io/release/v1.36.2/kubelet.exe"),
+        ("https://dl.k8s.io/release/v1.36.4/kubelet.exe", "dl.k8s.io/release/v1.36.4/kubelet.exe"),
         ("https://artifacts.example.com:8443/a.zip", "artifacts.example.com:8443/a.zip"),
         ("https://192.0.2.1/a.zip", "192.0.2.1/a.zip"),
         # A web server decodes the path before it looks for the file.
@@ -26,6 +26,20 @@ DIGEST = f"sha256:{'ab' * 32}"
 )
 def test_a_file_is_below_its_host(url: str, path: str) -> None:
     assert file_path(url) == path
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("https://artifacts.example.com:8443/a.zip", "artifacts.example.com:8443/a.zip"),
+        ("https://h.example/v2.0%2Bbuild/a%20b.zip", "h.example/v2.0+build/a%20b.zip"),
+        ("https://h.example/%C3%BC%25.zip", "h.example/%C3%BC%25.zip"),
+        ("https://h.example/v1.36.4/", "h.example/v1.36.4"),
+        ("https://h.example/%7Bx%7D/{name}/a%20{version}.zip", "h.example/%7Bx%7D/{name}/a%20{version}.zip"),
+    ],
+)
+def test_a_web_server_has_it_at_the_path_of_its_url(url: str, path: str) -> None:
+    assert served_path(url) == path
 
 
 @pytest.mark.parametrize(

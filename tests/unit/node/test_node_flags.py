@@ -101,7 +101,7 @@ def run(root: Path, flags: bytes, script: bytes = SCRIPT) -> tuple[str, ...]:
     machine.files.make_folder(r"C:\var\lib\kubelet")
     machine.files.write(r"C:\var\lib\kubelet\config.yaml", b"{}")
     machine.files.write(r"C:\var\lib\kubelet\kubeadm-flags.env", flags)
-    steps = run_script(machine, read_script(script, "start-kubelet.ps1"), read_parameters([]))
+    steps = run_script(machine, read_script(script, "start-kubelet.ps1"), read_parameters([]), r"C:\k")
     try:
         while True:
             next(steps)
@@ -122,7 +122,7 @@ def test_the_script_reads_what_kubeadm_writes(tmp_path: Path, minor: str) -> Non
 
 
 def test_a_script_that_does_not_read_the_flags_starts_kubelet_without_them(tmp_path: Path) -> None:
-    part = rb' + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")'
+    part = b" + @(Read-KubeadmArgument -Path $flags)"
     assert part in SCRIPT
     found = run(tmp_path, b'KUBELET_KUBEADM_ARGS="--hostname-override=a"\n', SCRIPT.replace(part, b""))
     assert not [word for word in found if word.startswith("--hostname-override")]

@@ -76,7 +76,8 @@ def test_a_start_waits_for_a_kubeadm_that_runs(machine: Machine) -> None:
         machine.wait_until(lambda: False, 50)
         assert machine.services.is_starting("kubelet")
     machine.wait_until(lambda: bool(kubelet.ends), 5)
-    assert machine.up_s < 51
+    # It looks every second.
+    assert machine.up_s <= 51
 
 
 def test_the_log_runner_knows_rotation_from_1_34_on(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_the_log_runner_knows_rotation_from_1_34_on(tmp_path: Path) -> None:
     ("old", "new", "words"),
     [
         (r"C:\k\kube-log-runner.exe", r"C:\k\kubelet.exe --windows-service", "of which the rehearsal has no model"),
-        ("-NonInteractive", "-ExecutionPolicy Bypass", "of which the rehearsal has no model"),
+        ("-NonInteractive", "-ExecutionPolicy Unrestricted", "of which the rehearsal has no model"),
         ("-StateFolder", "-Folder", "has no parameter -Folder"),
     ],
 )

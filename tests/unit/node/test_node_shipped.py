@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("kubernetes", "containerd", "runner"),
-    [("1.22.17", "1.6.36", "1.23.17"), ("1.33.13", "1.7.35", "1.33.13"), ("1.36.2", "2.3.4", "1.36.2")],
+    [("1.22.17", "1.6.36", "1.23.17"), ("1.33.13", "1.7.35", "1.33.13"), ("1.36.4", "2.3.4", "1.36.4")],
 )
 def test_the_programs_say_their_version(tmp_path: Path, kubernetes: str, containerd: str, runner: str) -> None:
     machine = stock_windows(tmp_path, release="2022", cloud="aws")
@@ -30,7 +30,7 @@ def test_the_programs_say_their_version(tmp_path: Path, kubernetes: str, contain
 
 
 @pytest.mark.parametrize(
-    ("kubernetes", "containerd"), [("1.22.17", "1.6.36"), ("1.33.13", "1.7.35"), ("1.36.2", "2.3.4")]
+    ("kubernetes", "containerd"), [("1.22.17", "1.6.36"), ("1.33.13", "1.7.35"), ("1.36.4", "2.3.4")]
 )
 def test_the_service_has_the_command_of_the_tests(kubernetes: str, containerd: str) -> None:
     [service] = [
@@ -38,4 +38,4 @@ def test_the_service_has_the_command_of_the_tests(kubernetes: str, containerd: s
         for kind, fields in resources(kubernetes, containerd)
         if kind == "service" and fields["name"] == "kubelet"
     ]
-    assert service["command"].split() == kubelet_command(kubernetes).split()
+    assert service["command"].split() == kubelet_command().split()

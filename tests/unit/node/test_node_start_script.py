@@ -15,14 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PARTS = {
-    "reads_flags": b' + @(Read-KubeadmArgument -Path "$StateFolder\\kubeadm-flags.env")',
+    "reads_flags": b" + @(Read-KubeadmArgument -Path $flags)",
     "waits_for_flags": next(line for line in SCRIPT.splitlines(keepends=True) if b"if ($joining)" in line),
-    "waits_for_kubeadm": SCRIPT[SCRIPT.index(b"while (-not [System.IO.File]::Exists(") :].partition(b"\n}\n")[0]
-    + b"\n}\n",
-    "leaves_before_join": SCRIPT[SCRIPT.index(b'if (-not [System.IO.File]::Exists("$StateFolder') :].partition(
-        b"\n}\n"
-    )[0]
-    + b"\n}\n",
+    "waits_for_kubeadm": next(line for line in SCRIPT.splitlines(keepends=True) if b"'kubeadm'" in line),
+    "leaves_before_join": next(line for line in SCRIPT.splitlines(keepends=True) if b"has not joined" in line),
 }
 
 
@@ -42,7 +38,7 @@ def test_a_comment_changes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(b"-lt 60", b"-lt 6"), (b"--windows-service", b"--other"), (b"TimeoutSeconds 20", b"TimeoutSeconds 2")],
+    [(b"-Seconds 60", b"-Seconds 6"), (b"--windows-service", b"--other"), (b"-Seconds 20", b"-Seconds 2")],
 )
 def test_any_other_script_is_refused_by_name(old: bytes, new: bytes) -> None:
     assert old in SCRIPT
@@ -58,12 +54,12 @@ def test_a_parameter_that_the_script_does_not_have_is_refused(words: list[str]) 
 
 @pytest.mark.parametrize("are_written", [False, True])
 def test_the_flags_are_looked_for_once_more_at_the_end(tmp_path: Path, *, are_written: bool) -> None:
-    """kubeadm may write them in the last moment, and may still be writing them then."""
+    """kubeadm may write them in the last moment."""
     machine = make_machine(tmp_path, "1.34.2")
     for path in (r"C:\var\lib\kubelet\config.yaml", r"C:\etc\kubernetes\bootstrap-kubelet.conf"):
         machine.files.make_folder(path.rpartition("\\")[0])
         machine.files.write(path, b"x")
-    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]))
+    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]), r"C:\k")
     outcome: Outcome | None = None
     end, sleeps = machine.up_s + 20, 0
     while outcome is None:
@@ -76,5 +72,17 @@ def test_the_flags_are_looked_for_once_more_at_the_end(tmp_path: Path, *, are_wr
         else:
             sleeps += machine.up_s >= end
             machine.up_s += seconds
-    assert sleeps == 1
+    assert sleeps == int(not are_written)
     assert ("--v=2" in outcome.arguments) == are_written
+
+
+def test_kubelet_runs_plugins_of_its_closed_folder_only(tmp_path: Path) -> None:
+    r"""Its default from 1.30 on is below C:\usr, and it makes that folder with the rights of the drive."""
+    machine = make_machine(tmp_path, "1.36.4")
+    machine.files.make_folder(r"C:\var\lib\kubelet")
+    machine.files.write(r"C:\var\lib\kubelet\config.yaml", b"x")
+    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]), r"D:\own")
+    with pytest.raises(StopIteration) as ended:
+        next(script)
+    assert r"--volume-plugin-dir=D:\own\volumeplugins" in ended.value.value.arguments
+    assert rb'"--volume-plugin-dir=$PSScriptRoot\volumeplugins"' in SCRIPT

@@ -50,7 +50,6 @@ CREDENTIALS = (
 )
 PLACE = Place(region="us-east-1", auth=Auth(), account="111122223333")
 BUILT = CloudImage("ami-1", "us-east-1", "node", "available")
-ARTIFACT = "us-east-1:ami-1"
 
 
 def _as_it_is(_report: dict[str, Any]) -> None:
@@ -69,7 +68,9 @@ class World:
         self.packer_crashes = False
         self.dies: str | None = None
         self.mark_fails = False
-        self.artifact = ARTIFACT
+        self.artifact = ""
+        self.made = 0
+        self.unusable: tuple[str, ...] = ()
         self.left: list[Leftover] = []
         self.checks = [Check("sign-in", OK, "somebody")]
         self.cleaned_up: list[str] = []
@@ -80,24 +81,29 @@ class World:
         assert self.plan is not None
         if self.packer_fails:
             raise PackerError("the builder is gone", crashed=self.packer_crashes)
-        self.image = BUILT
+        self.made += 1
+        self.image = dataclasses.replace(BUILT, id=f"ami-{self.made}", runs=variables["run_id"])
         report = report_of(self.plan)
         self.change(report)
-        Path(variables["report_file"]).write_text(json.dumps(report))
+        file = Path(variables["report_file"])
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(report))
         self._die_at("build_tree")
-        return self.artifact
+        return self.artifact or f"us-east-1:{self.image.id}"
 
     def find_built(self, *_: object) -> SearchResult:
-        return SearchResult(self.image)
+        return SearchResult(self.image, self.unusable)
 
     def read_built(self, _plan: BuildPlan, artifact: str, _run: RunFacts) -> CloudImage | None:
         self._die_at("read_built")
-        return BUILT if artifact == ARTIFACT else None
+        made = self.image
+        return made if made and artifact == f"us-east-1:{made.id}" else None
 
     def mark(self, _plan: BuildPlan, image: CloudImage, report: str, _run: RunFacts) -> None:
         if self.mark_fails:
             raise PublishError("you may not tag")
-        assert image.id == BUILT.id
+        assert self.image is not None
+        assert image.id == self.image.id
         self.image = dataclasses.replace(image, report=report)
 
     def clean_up(self, _plan: BuildPlan, variables: Mapping[str, str], *_: object) -> None:
@@ -121,6 +127,11 @@ class World:
             raise PublishError("the region is away")
         self.published += 1
         return Published((BUILT,), "node", 1)
+
+
+def _verdict(world: World) -> str:
+    assert world.image is not None
+    return world.image.report
 
 
 def report_of(plan: BuildPlan) -> dict[str, Any]:
@@ -321,31 +332,71 @@ def test_an_image_whose_run_died_is_judged_by_the_next(
         world.dies, world.change = moment, change
         with pytest.raises(KeyboardInterrupt):
             build(rebuild=True)
-        assert world.image == BUILT
+        assert _verdict(world) == ""
         # Nobody but the machine that has its report knows what became of it.
-        with pytest.raises(RefusedError, match="its machine's report was never compared with the plan"):
-            build(out="of-another-machine")
+        with pytest.raises(RefusedError, match=r"its machine's report was never compared .* is not on this machine"):
+            publish(out="of-another-machine")
         if change is _of_another_plan:
             for verb in (publish, build):
                 with pytest.raises(RefusedError, match="the report of ami-1 was rejected"):
                     verb()
-            assert (world.published, world.image) == (0, dataclasses.replace(BUILT, report="rejected"))
+            assert (world.published, _verdict(world)) == (0, "rejected")
     assert build().published is not None
-    assert world.image == dataclasses.replace(BUILT, report="accepted")
+    assert (world.made, _verdict(world)) == (2, "accepted")
     assert publish(out="of-another-machine").published is not None
 
 
-def test_an_image_that_nobody_judged_is_recorded_and_not_published(
-    world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest]
+@pytest.mark.parametrize("with_publish", [True, False])
+def test_an_image_that_nobody_can_judge_is_built_again(
+    with_publish: bool, world: World, build: Callable[..., ImageManifest], said: io.StringIO
 ) -> None:
-    world.image = BUILT
-    made = build(with_publish=False)
-    assert made.report_missing == "there is no report.json: another run made the image"
-    for verb in (build, publish):
-        with pytest.raises(RefusedError, match="never compared") as raised:
-            verb()
-        assert "--out" in raised.value.hint
-    assert world.published == 0
+    """A nightly build in a fresh workspace, after a build that was killed."""
+    world.dies = "clean_up"
+    with pytest.raises(KeyboardInterrupt):
+        build()
+    made = build(out="of-another-machine", with_publish=with_publish)
+    assert made.is_of("ami-2")
+    assert (made.report is not None, made.published is not None) == (True, with_publish)
+    assert "warning: ami-1 is not used: its machine's report was never compared with the plan, " in said.getvalue()
+    assert "and is not on this machine: building another one\n" in said.getvalue()
+
+
+def test_what_is_rejected_is_named_by_every_run(
+    world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest], said: io.StringIO
+) -> None:
+    world.unusable = ("ami-9 was rejected",)
+    for verb, words in ((build, {}), (build, {"rebuild": True}), (publish, {})):
+        said.truncate(0)
+        verb(**words)
+        assert "warning: ami-9 was rejected" in said.getvalue()
+
+
+def test_a_report_is_recorded_for_the_image_of_its_own_run_and_no_record_loses_its_report(
+    world: World, build: Callable[..., ImageManifest], tmp_path: Path, said: io.StringIO
+) -> None:
+    def first(report: dict[str, Any]) -> None:
+        report["machine"] = {"first": True}
+
+    world.change = first
+    one = build()
+    world.change = _as_it_is
+    two = build(out="of-another-machine", rebuild=True)
+    assert (one.is_of("ami-1"), two.is_of("ami-2")) == (True, True)
+    # The first machine finds the second one's image, and has the report of its own.
+    again = build()
+    assert again.is_of("ami-2")
+    assert (again.report, again.run_id) == (None, None)
+    assert again.report_missing == f"run {two.run_id} made the image, and its report is not on this machine"
+    (kept,) = LocalStore(tmp_path / "out" / "manifests").list().records
+    assert kept == one
+    assert f"warning: the store keeps the manifest of ami-1: that of ami-2 has no report, because run {two.run_id}" in (
+        said.getvalue()
+    )
+    # An image of its own replaces the record, with its own report.
+    third = build(rebuild=True)
+    assert third.report is not None
+    assert third.report["machine"] == {}
+    assert LocalStore(tmp_path / "out" / "manifests").list().records == (third,)
 
 
 def test_where_an_image_cannot_be_tagged_its_record_proves_it(
@@ -365,23 +416,23 @@ def test_where_an_image_cannot_be_tagged_its_record_proves_it(
     assert publish().published is not None
     # It proves that image and no other.
     world.image = dataclasses.replace(BUILT, id="ami-2")
-    with pytest.raises(RefusedError, match="ami-2 is not published: its machine's report was never compared"):
+    with pytest.raises(RefusedError, match="ami-2 is not used: its machine's report was never compared"):
         publish()
 
 
-def test_where_a_rejected_image_cannot_be_tagged_the_mark_on_disk_counts(
+def test_where_a_rejected_image_cannot_be_tagged_its_report_counts(
     world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest]
 ) -> None:
     world.mark_fails, world.change = True, _without_a_resource
     with pytest.raises(BuildError, match="is not published"):
         build()
     for verb in (build, publish):
-        with pytest.raises(RefusedError, match=r"the report of ami-1 was rejected.*report\.rejected\.json"):
+        with pytest.raises(RefusedError, match=r"the report of ami-1 was rejected.* its resources differ"):
             verb()
     world.mark_fails = False
     with pytest.raises(RefusedError):
         publish()
-    assert world.image == dataclasses.replace(BUILT, report="rejected")
+    assert _verdict(world) == "rejected"
 
 
 def test_output_without_an_id_is_a_failed_build(world: World, build: Callable[..., ImageManifest]) -> None:
@@ -675,7 +726,7 @@ def test_other_names_are_in_nobodys_way(
     answer(monkeypatch, aws, claim=lambda *_: here)
     with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", there):
         build()
-    assert world.image == dataclasses.replace(BUILT, report="accepted")
+    assert _verdict(world) == "accepted"
 
 
 def test_a_build_without_the_credentials_of_a_registry_fails_before_the_cloud_is_asked(
@@ -717,17 +768,17 @@ def test_the_record_has_the_digest_of_the_lock_that_was_read(
     """Not of what the file has later: its signatures take minutes, and somebody may change branches."""
     file = tmp_path / "lock.json"
     before = hashlib.sha256(file.read_bytes()).hexdigest()
-    monkeypatch.setattr(pipeline, "verify_signatures", lambda *_, **__: file.write_text("{}"))
+    monkeypatch.setattr(pipeline, "verify_lock", lambda *_, **__: file.write_text("{}"))
     assert build().inputs.lock_sha256 == before
 
 
-def test_nothing_is_built_of_files_whose_signatures_are_wrong(
+def test_nothing_is_built_of_a_lock_that_is_wrong_about_its_files(
     world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def verify(*_: object, **__: object) -> None:
-        raise VerificationError("the signature of 1 file is not as the config requires")
+        raise VerificationError("the lock is wrong about 1 file")
 
-    monkeypatch.setattr(pipeline, "verify_signatures", verify)
+    monkeypatch.setattr(pipeline, "verify_lock", verify)
     with pytest.raises(VerificationError):
         build()
     assert (world.image, world.published, (tmp_path / "out").exists()) == (None, 0, False)

@@ -16,6 +16,7 @@ from imagegen.config.fields import is_string
 from imagegen.console import Console
 from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.leftovers.sweep import Place
+from imagegen.manifest import record
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import RunFacts
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 CONFIG = """\
 name: example
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 runtime: {containerd: {version: "2.3.4"}}
 cloudbase_init: {plugins: {aws: [cloudbaseinit.plugins.common.userdata.UserDataPlugin]}}
 targets:
@@ -209,7 +210,8 @@ def test_an_error_of_a_cloud_names_the_targets_own_keys(
         raise PublishError("targets.aws.a is gone", hint="correct targets.aws.b", details=["or targets.aws.c"])
 
     cloud = dataclasses.replace(provider("aws"), look_up_base=refuse, find_built=refuse)
-    monkeypatch.setattr(pipeline, "provider", lambda _: cloud)
+    for module in (pipeline, record):
+        monkeypatch.setattr(module, "provider", lambda _: cloud)
     (tmp_path / "known.json").write_bytes(lock_bytes(make_test_lock(loaded)))
     target = pipeline.prepare_target(loaded, "prod")
     with pytest.raises(PublishError) as refused:

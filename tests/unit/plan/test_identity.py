@@ -52,7 +52,7 @@ overrides: {}
 ssh: ~
 cloudbase_init: {user: capi, version: '1.1.8', plugins: {}}
 runtime: {"containerd": {"version": "2.3.4", discard_unpacked_layers: true}}
-kubernetes: {version: '1.36.2', install_path: 'C:\\k', feature_gates: {}}
+kubernetes: {version: '1.36.4', install_path: 'C:\\k', feature_gates: {}}
 windows:
     edition: "core"
     release: '2022'
@@ -92,6 +92,7 @@ FIELDS: dict[type, dict[str, object]] = {
         "download_credentials": {"artifacts.example.com": {"token_env": "A_TOKEN"}},
         "all_signed": True,
         "signatures": {"0" * 64: PlannedSignature("CN=A", "a" * 64, "CN=Root", "b" * 64)},
+        "unsigned": ("0" * 64,),
     },
 }
 PARTS = {ImagePart: IMAGE, BuildPart: BUILD}

@@ -56,7 +56,7 @@ def test_every_program_of_a_plan_is_kept_from_others(
     # wins is for nodes without HostProcess containers only.
     older = tmp_path / "older.yaml"
     text = (REPOSITORY / "tests" / "rules" / "base.yaml").read_text()
-    for now, then in (('"2022"', '"2019"'), ("1.36.2", "1.22.17"), ("2.3.4", "1.6.39")):
+    for now, then in (('"2022"', '"2019"'), ("1.36.4", "1.22.17"), ("2.3.4", "1.6.39")):
         text = text.replace(now, then)
     older.write_text(f"{text}\nallow_eol: true\nkube_proxy: none\nwins: {{version: 0.4.11}}\n")
     docker = REPOSITORY / "tests" / "data" / "docker.yaml"

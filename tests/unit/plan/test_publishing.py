@@ -32,13 +32,13 @@ def request(url: str, published: str = "", *, own: bool = False) -> ArtifactRequ
 @pytest.mark.parametrize(
     ("url", "digest"),
     [
-        (KUBELET.format("1.36.2"), KUBELET.format("1.36.2") + ".sha256"),
+        (KUBELET.format("1.36.4"), KUBELET.format("1.36.4") + ".sha256"),
         (KUBELET.format("1.37.0-rc.1"), KUBELET.format("1.37.0-rc.1") + ".sha256"),
         (KUBELET.format("1.16.0"), KUBELET.format("1.16.0") + ".sha256"),
         (KUBELET.format("1.15.12"), None),
         (
-            "https://dl.k8s.io/v1.36.2/kubernetes-node-windows-amd64.tar.gz",
-            "https://dl.k8s.io/v1.36.2/kubernetes-node-windows-amd64.tar.gz.sha256",
+            "https://dl.k8s.io/v1.36.4/kubernetes-node-windows-amd64.tar.gz",
+            "https://dl.k8s.io/v1.36.4/kubernetes-node-windows-amd64.tar.gz.sha256",
         ),
         (CONTAINERD, f"{CONTAINERD}.sha256sum"),
         (CRICTL.format("1.36.0"), CRICTL.format("1.36.0") + ".sha256"),
@@ -48,7 +48,7 @@ def request(url: str, published: str = "", *, own: bool = False) -> ArtifactRequ
         (WINS.format("0.15.0"), f"{GITHUB}/rancher/wins/releases/download/v0.15.0/sha256.txt"),
         (WINS.format("0.0.4"), None),
         ("https://k8stestinfrabinaries.blob.core.windows.net/nssm-mirror/nssm-2.24.zip", None),
-        ("https://elsewhere.example/v1.36.2/kubelet.exe", None),
+        ("https://elsewhere.example/v1.36.4/kubelet.exe", None),
         (KUBELET.format("x").replace("dl.k8s.io", "dl-k8s.io"), None),
     ],
 )
@@ -59,7 +59,7 @@ def test_where_a_digest_is(url: str, digest: str | None) -> None:
 
 
 def test_a_mirror_may_lack_the_digest() -> None:
-    public = KUBELET.format("1.36.2")
+    public = KUBELET.format("1.36.4")
     mirrored = public.replace("https://", "https://mirror.example.com/all/")
     found = with_publishing(request(mirrored, public))
     assert found.digest == PublishedDigest(f"{mirrored}.sha256", required=False)
@@ -69,7 +69,7 @@ def test_a_mirror_may_lack_the_digest() -> None:
     ("url", "day"),
     [
         (KUBELET.format("1.36.0"), table("kubernetes")["minors"]["1.36"]["released"]),
-        (KUBELET.format("1.36.2"), ""),
+        (KUBELET.format("1.36.4"), ""),
         (KUBELET.format("1.36.0-rc.1"), ""),
         (KUBELET.format("1.99.0"), ""),
         (f"{GITHUB}/cloudbase/cloudbase-init/releases/download/1.1.8/CloudbaseInitSetup_1_1_8_x64.msi", "2026-04-17"),

@@ -76,7 +76,7 @@ def test_a_bundle_holds_the_engine_and_the_kinds_of_its_plan(decided: Any) -> No
     fewer = tuple(step for step in decided.target.steps if step.step.name == "system")
     bundle = resolve(decided.loaded.specs["aws"], decided.lock, fewer, guest, {}, {}).bundle
     assert {path for path in bundle if path.startswith("kinds/")} == {
-        f"kinds/{kind}.ps1" for kind in ("command", "feature", "registry", "service")
+        f"kinds/{kind}.ps1" for kind in ("acl", "command", "directory", "feature", "registry", "service")
     }
     assert {path for path in guest if "/" not in path} == {path for path in bundle if "/" not in path}
 
@@ -88,20 +88,18 @@ def test_archives_list_what_they_leave_behind(decided: Any) -> None:  # noqa: AN
         for resource in phase.resources()
         if resource.kind == "archive"
     }
-    assert [item["path"] for item in members["containerd"]["members"]] == [
-        "containerd.exe",
-        "ctr.exe",
-        "containerd-shim-runhcs-v1.exe",
+    locked = decided.lock.artifacts["containerd"]
+    # Every file of the archive, not only those that the step expects.
+    assert members["containerd"]["members"] == [
+        {"path": name, "sha256": locked.members[f"bin/{name}"], "size": locked.sizes[f"bin/{name}"]}
+        for name in ("containerd-shim-runhcs-v1.exe", "containerd-stress.exe", "containerd.exe", "ctr.exe")
     ]
     assert members["containerd"]["strip"] == 1
-    inside = decided.lock.artifacts["containerd"].members
-    for item in members["containerd"]["members"]:
-        assert [digest for path, digest in inside.items() if path.endswith(f"/{item['path']}")] == [item["sha256"]]
 
 
 def test_versions_and_base_are_told(decided: Any) -> None:  # noqa: ANN401 - as above
     image = decided.decision.plan.image
-    assert image.versions == {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
+    assert image.versions == {"kubernetes": "1.36.4", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
     assert image.windows == {"release": "2022", "edition": "core", "build": 20348}
     assert image.base == decided.lock.base_images["aws"].identity
 
@@ -129,8 +127,12 @@ def test_another_address_is_not_answered(decided: Any, name: str) -> None:  # no
     assert _missing(decided, decided.lock.model_copy(update={"artifacts": artifacts})) == [name]
 
 
-def test_an_archive_without_its_files_is_not_answered(decided: Any) -> None:  # noqa: ANN401 - as above
-    unread = decided.lock.artifacts["containerd"].model_copy(update={"members": None})
+@pytest.mark.parametrize("lacks", [("members", "sizes"), ("members",), ("sizes",)])
+def test_an_archive_without_its_files_or_their_sizes_is_not_answered(
+    decided: Any,  # noqa: ANN401 - as above
+    lacks: tuple[str, ...],
+) -> None:
+    unread = decided.lock.artifacts["containerd"].model_copy(update=dict.fromkeys(lacks))
     artifacts = {**decided.lock.artifacts, "containerd": unread}
     assert _missing(decided, decided.lock.model_copy(update={"artifacts": artifacts})) == ["containerd"]
 

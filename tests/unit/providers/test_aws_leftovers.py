@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from imagegen.providers import Leftover
 
+LONG_AGO = "2026-01-01T00:00:00Z"
 RUN, UNTIL = "20261118t100000z-1a2b3c", "2026-11-18T16:00:00Z"
 AMI = "ami-0123456789abcdef0"
 
@@ -34,6 +35,12 @@ def tags(until: str = UNTIL, **more: str) -> list[dict[str, str]]:
 def image(name: str, state: str, until: str = UNTIL, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 - EC2's own fields
     shown = {"Tags": tags(until, Name="capa-ami-windows-2022"), "BlockDeviceMappings": [], **facts}
     return {"ImageId": f"ami-{name}", "Name": name, "State": state, **shown}
+
+
+def captured(until: str = LONG_AGO, **more: str) -> dict[str, Any]:
+    """An image that a build of imagegen captured. It has no verdict yet."""
+    worn = tags(until, Name="capa-ami-windows-2022", imagegen_version="0.1.0", **more)
+    return image("capa-ami-windows-2022", "available", until, Tags=worn)
 
 
 def fault(code: str) -> botocore.exceptions.ClientError:
@@ -121,10 +128,15 @@ def found(ec2: EC2) -> list[str]:
         (image("renamed by its owner", "available"), False),
         (image("capa-ami-windows-2022", "disabled"), False),
         (image("capa-ami-windows-2022", "failed", "never"), False),
+        (captured(), True),
+        (captured("2099-01-01T00:00:00Z"), False),
+        (captured("never"), False),
+        (captured(imagegen_report="accepted"), False),
+        (image("capa-ami-windows-2022", "available", LONG_AGO), False),
         (image("capa-ami-windows-2022", "failed", Tags=[]), False),
     ],
 )
-def test_an_image_is_left_over_while_it_is_unfinished(shown: dict[str, Any], goes: bool) -> None:
+def test_an_image_is_left_over_while_it_is_unfinished_or_nobody_judged_it(shown: dict[str, Any], goes: bool) -> None:
     assert found(EC2(Images=[shown])) == ([shown["ImageId"]] if goes else [])
 
 
@@ -186,6 +198,15 @@ def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> N
     ec2.answers["Images"] = [now]
     [(_, why_not)] = leftovers.remove(client(ec2), [leftover], clock([]))
     assert why_not == f"it is no longer a leftover: it is {now['State']} now"
+    assert ec2.told == []
+
+
+def test_an_image_that_was_judged_since_it_was_listed_is_kept() -> None:
+    ec2 = EC2(Images=[captured()])
+    [leftover] = found_in(ec2)
+    ec2.answers["Images"] = [captured(imagegen_report="accepted")]
+    [(_, why_not)] = leftovers.remove(client(ec2), [leftover], clock([]))
+    assert why_not == "it is no longer a leftover: it is available now"
     assert ec2.told == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import itertools
 from types import SimpleNamespace
@@ -182,15 +183,59 @@ def test_what_is_found_as_built_is_decided_by_identity_and_labels(ec2: Any) -> N
     assert aws.find_built(PLAN, run(rehearsal="true", who="me")).image is None
 
 
-def test_a_rejected_image_is_found_only_where_there_is_no_other(ec2: Any) -> None:  # noqa: ANN401 - as above
+def test_a_rejected_image_is_disabled_named_and_found_only_where_there_is_no_other(
+    ec2: Any,  # noqa: ANN401 - as above
+) -> None:
+    worn, made = {"imagegen_image_id": PLAN.image_id, "imagegen_name": "node", "imagegen_run_id": "run-1"}, list[str]()
     for name in ("first", "second"):
-        ami = register(ec2, name, imagegen_image_id=PLAN.image_id)
-        built = aws.find_built(PLAN, run()).image
-        assert built == CloudImage(ami, REGION, name, "available")
-        aws.mark(PLAN, built, "rejected", run())
-    left = aws.find_built(PLAN, run()).image
-    assert left is not None
-    assert left.report == "rejected"
+        made.append(register(ec2, name, **worn))
+        found = aws.find_built(PLAN, run())
+        assert found.image == CloudImage(made[-1], REGION, name, "available", runs="run-1")
+        # The one before it is named.
+        assert [text.partition(" ")[0] for text in found.unusable] == made[:-1]
+        aws.mark(PLAN, found.image, "rejected", run())
+    assert {image["State"] for image in ec2.describe_images(ImageIds=made)["Images"]} == {"disabled"}
+    left = aws.find_built(PLAN, run())
+    assert left.image is not None
+    assert (left.image.state, left.image.report) == ("disabled", "rejected")
+    assert left.unusable[0] == (
+        f"{made[0]} in {REGION} was rejected, because the report of its machine was not as planned. It is disabled. "
+        f"To delete it: `aws ec2 deregister-image --region {REGION} --image-id {made[0]} --delete-associated-snapshots`"
+    )
+    # An image of another config, and one of a rehearsal, are none of this run's.
+    other = dataclasses.replace(PLAN, build=dataclasses.replace(PLAN.build, name="other"))
+    assert aws.find_built(other, run()).unusable == aws.find_built(PLAN, run(rehearsal="true")).unusable == ()
+
+
+@pytest.mark.parametrize("denied", ["create_tags", "disable_image"])
+def test_a_rejected_image_is_disabled_and_tagged_whichever_is_denied(
+    denied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def call(name: str) -> None:
+        asked.append(name)
+        if name == denied:
+            answer: Any = {"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}
+            raise botocore.exceptions.ClientError(answer, name)
+
+    ec2 = SimpleNamespace(create_tags=lambda **_: call("create_tags"), disable_image=lambda **_: call("disable_image"))
+    monkeypatch.setattr(aws, "ec2_clients", lambda *_: contextlib.nullcontext(lambda _: ec2))
+    with pytest.raises(PublishError, match="UnauthorizedOperation"):
+        aws.mark(PLAN, CloudImage("ami-1", REGION, "node", "available"), "rejected", run())
+    assert asked == ["disable_image", "create_tags"]
+
+
+def test_an_accepted_image_comes_before_one_that_nobody_judged() -> None:
+    newest_first: Any = [
+        {"ImageId": f"ami-{verdict}", "State": "available", "Tags": [{"Key": "imagegen_report", "Value": verdict}]}
+        for verdict in ("rejected", "", "accepted", "accepted")
+    ]
+    for expected in ("ami-accepted", "ami-", "ami-rejected"):
+        found = images.newest_usable(newest_first)
+        assert found is not None
+        assert found["ImageId"] == expected
+        newest_first = [image for image in newest_first if image["ImageId"] != expected]
 
 
 @pytest.mark.parametrize(
@@ -260,6 +305,7 @@ def test_an_image_made_before_something_was_asked_for_is_not_the_one(
     tags = [{"Key": "Name", "Value": "node-1"}]
     image: Any = {"ImageId": "ami-1", "Name": "node-1", "State": "available", "Tags": tags, **facts}
     monkeypatch.setattr(images, "images_of", lambda *_: [image])
+    monkeypatch.setattr(images, "rejected_images", lambda *_: [])
     found = aws.find_built(plan_of(Settings(region=REGION, **asked)), run()).image
     assert (found is not None) == is_it
 

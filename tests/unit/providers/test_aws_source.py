@@ -138,7 +138,7 @@ def name_of_an_image(identity: str, random: str, second: str = "20261118101112")
     values = {
         "var.aws.name_prefix": "capa-ami",
         'var.image.base["release"]': "2022",
-        'var.image.versions["kubernetes"]': "1.36.2",
+        'var.image.versions["kubernetes"]': "1.36.4",
         'formatdate("YYYYMMDDhhmmss", local.created)': second,
         "substr(var.image.id, 0, 8)": identity[:8],
         "substr(uuidv4(), 0, 6)": random[:6],
@@ -154,13 +154,13 @@ def test_the_names_of_two_builds_of_one_second_differ_and_cluster_api_finds_both
         name_of_an_image("fedcba9876543210", "4ba1f0de"),
         name_of_an_image("0123456789abcdef", "9cc27d35"),
     )
-    assert one == "capa-ami-windows-2022-v1.36.2-20261118101112-01234567-4ba1f0"
+    assert one == "capa-ami-windows-2022-v1.36.4-20261118101112-01234567-4ba1f0"
     assert len({one, another, again}) == 3
     assert one[-len(AMI_SUFFIX) :] == "20261118101112-01234567-4ba1f0"
     # Cluster API's AWS provider: DefaultAmiNameFormat in pkg/cloud/services/ec2/ami.go, and EC2's filters know * and ?.
     for base_os, found in (("windows-2022", True), ("windows-2025", False)):
-        assert fnmatch.fnmatchcase(one, f"capa-ami-{base_os}-?1.36.2-*") == found
-    assert not fnmatch.fnmatchcase(one, "capa-ami-windows-2022-?1.36.20-*")
+        assert fnmatch.fnmatchcase(one, f"capa-ami-{base_os}-?1.36.4-*") == found
+    assert not fnmatch.fnmatchcase(one, "capa-ami-windows-2022-?1.36.40-*")
 
 
 def test_keys_that_become_something_else_than_an_attribute() -> None:

@@ -263,12 +263,36 @@ LISTED = dataclasses.replace(leftover(VERSION, "v"), state="Creating", expires_a
         (version("Updating"), "it is Updating now"),
         (version("Creating", **{EXPIRES_AT: ""}), "it has other tags now"),
         (version("Creating", **{RUN_ID: "another"}), "it has other tags now"),
+        (version("Creating", imagegen_report="accepted"), "its report was judged"),
     ],
 )
 def test_a_version_that_is_no_leftover_any_more_is_kept(now: tuple[int, dict[str, Any]], why_not: str) -> None:
     manager = Manager(GET_v=[now])
     assert remove(manager, LISTED) == [("v", f"it has changed since it was listed: {why_not}")]
     assert [asked.partition("?")[0] for asked in manager.asked] == ["GET /x/v"]
+
+
+@pytest.mark.parametrize(
+    ("worn", "goes"),
+    [
+        ({}, True),
+        ({EXPIRES_AT: "2099-01-01T00:00:00Z"}, False),
+        ({"imagegen_report": "accepted"}, False),
+        ({"imagegen_report": "rejected"}, False),
+        # Packer without imagegen asks nobody.
+        ({"imagegen_version": ""}, False),
+    ],
+    ids=str,
+)
+def test_a_finished_version_that_nobody_judged_goes_when_it_has_expired(worn: dict[str, str], goes: bool) -> None:
+    tags = {RUN_ID: "run", EXPIRES_AT: "2026-01-01T00:00:00Z", "imagegen_version": "0.1.0", **worn}
+    captured = SimpleNamespace(
+        **{"id": "/x/v", "name": "1.2.3", "location": "westeurope", "provisioning_state": "Succeeded"},
+        tags={key: word for key, word in tags.items() if word},
+    )
+    versions = SimpleNamespace(list_by_gallery_image=lambda *_: [captured])
+    found = find(Manager(**ALL).arm, cast("Any", SimpleNamespace(gallery_image_versions=versions)), PLACE).leftovers
+    assert [each.id for each in found if each.kind == VERSION] == (["/x/v"] if goes else [])
 
 
 def test_a_version_that_is_as_it_was_goes() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Decided
 
-TODAY = {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
+TODAY = {"kubernetes": "1.36.4", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
 MORE = {**TODAY, "docker": "28.5.0", "wins": "0.4.11"}
 MANY = {**TODAY, **{f"component_{number:02}": "1.0.0" for number in range(40)}}
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -36,7 +36,7 @@ def test_each_version_has_a_tag_of_its_own_while_there_is_room() -> None:
 
 def test_further_components_share_a_tag_where_there_is_no_room() -> None:
     assert make_tags({"team": "a"}, MORE, 5) == ImageTags(
-        {"kubernetes": "1.36.2", "containerd": "2.3.4"},
+        {"kubernetes": "1.36.4", "containerd": "2.3.4"},
         {"team": "a", "imagegen_versions": "cloudbase_init=1.1.8 docker=28.5.0 wins=0.4.11"},
     )
 

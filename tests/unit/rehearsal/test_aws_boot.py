@@ -11,6 +11,7 @@ from imagegen.rehearsal.boot.model import Instance
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.clouds.aws.boot import Ec2Platform, make_instance
 from imagegen.rehearsal.clouds.aws.metadata import InstanceMetadata
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 from imagegen.rehearsal.network.messages import Request, Response
 
 _ADDRESS = "169.254.169.254"
@@ -46,7 +47,7 @@ def _get(path: str, instance: Instance = _INSTANCE) -> tuple[int, str]:
         ("/latest/meta-data/instance-id/", "i-0123456789abcdef0"),
         ("/latest/meta-data/ami-id", "ami-0123456789abcdef0"),
         ("/latest/meta-data/instance-type", "m5.large"),
-        ("/latest/meta-data/local-ipv4", "10.0.0.7"),
+        ("/latest/meta-data/local-ipv4", NODE_ADDRESS),
         ("/latest/meta-data/placement", "availability-zone\navailability-zone-id\nregion"),
         ("/2009-04-04/meta-data/placement", "availability-zone"),
         ("/latest/meta-data/placement/region", "us-east-1"),
@@ -120,7 +121,7 @@ def test_every_version_lists_and_answers() -> None:
 def test_the_identity_document_is_that_of_the_instance() -> None:
     document = json.loads(_get("/latest/dynamic/instance-identity/document")[1])
     assert (document["instanceId"], document["region"], document["privateIp"]) == (
-        *("i-0123456789abcdef0", "us-east-1", "10.0.0.7"),
+        *("i-0123456789abcdef0", "us-east-1", NODE_ADDRESS),
     )
 
 

@@ -18,6 +18,7 @@ from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.clouds.azure.boot import AzurePlatform, make_instance
 from imagegen.rehearsal.clouds.azure.provisioning_dvd import make_dvd, make_environment
 from imagegen.rehearsal.clouds.azure.wireserver import Report
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
 
 _WIRESERVER = "168.63.129.16"
@@ -276,7 +277,7 @@ def _metadata(target: str, method: str = "GET", **headers: str) -> Response:
             f"/metadata/instance/network/interface/0/ipv4/ipAddress/0/privateIpAddress?{_API}&format=text",
             {"metadata": "true"},
             200,
-            "10.1.0.7",
+            NODE_ADDRESS,
         ),
         (f"/metadata/instance/network/interface/-1?{_API}", {"metadata": "true"}, 404, "Not found"),
         (f"/metadata/instance/compute/name/x?{_API}", {"metadata": "true"}, 404, "Not found"),

@@ -110,17 +110,17 @@ LAYOUTS = {
     ),
     "a template": Layout(
         (f"overrides.kubernetes_base_url={HOST}/{{name}}/{{version}}/{{name}}_{{version}}-1_amd64.zip",),
-        {f"{HOST}/{name}/1.36.2/{name}_1.36.2-1_amd64.zip": zipped(programs("", name)) for name in KUBERNETES},
+        {f"{HOST}/{name}/1.36.4/{name}_1.36.4-1_amd64.zip": zipped(programs("", name)) for name in KUBERNETES},
         on_machine(K, *KUBERNETES),
     ),
     "windowszip": Layout(
-        (f"overrides.kubernetes_base_url={HOST}/v1.36.2-1int.zip",),
-        {f"{HOST}/v1.36.2-1int.zip": zipped(NODE)},
+        (f"overrides.kubernetes_base_url={HOST}/v1.36.4-1int.zip",),
+        {f"{HOST}/v1.36.4-1int.zip": zipped(NODE)},
         on_machine(K, *KUBERNETES),
     ),
     "windowszip below k": Layout(
-        (f"overrides.kubernetes_base_url={HOST}/v1.36.2-1int.zip",),
-        {f"{HOST}/v1.36.2-1int.zip": zipped(programs("k/", *KUBERNETES))},
+        (f"overrides.kubernetes_base_url={HOST}/v1.36.4-1int.zip",),
+        {f"{HOST}/v1.36.4-1int.zip": zipped(programs("k/", *KUBERNETES))},
         on_machine(K, *KUBERNETES),
     ),
     "node tarball by its URL": Layout(

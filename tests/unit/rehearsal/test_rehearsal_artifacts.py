@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import re
 import shutil
 import tarfile
 import zipfile
@@ -245,7 +246,7 @@ def test_a_single_file_needs_no_record(roles: Path, changed: Contents, tmp_path:
     assert _carry_out(decided, tmp_path / "disk") == ""
 
 
-KUBELET = make_program(b"a stand-in for kubelet.exe 1.36.2, made for a rehearsal\n")
+KUBELET = make_program(b"a stand-in for kubelet.exe 1.36.4, made for a rehearsal\n")
 AKS = "https://packages.aks.azure.com/dalec-packages/{name}/{version}/windows/amd64/{name}_{version}-1_amd64.zip"
 OWN = "https://artifacts.example.com"
 
@@ -272,7 +273,7 @@ def test_the_url_of_an_override_says_how_it_is_packed() -> None:
 def test_an_override_with_the_url_of_another_release_brings_that_release() -> None:
     made = _stand_ins(load_today(CONFIG, f"overrides.kubernetes_base_url={AKS}"))
     for name in ("kubelet", "kubeadm", "kubectl", "kube-log-runner"):
-        with zipfile.ZipFile(io.BytesIO(made[AKS.format(name=name, version="1.36.2")])) as held:
+        with zipfile.ZipFile(io.BytesIO(made[AKS.format(name=name, version="1.36.4")])) as held:
             assert held.namelist() == [f"{name}.exe"]
 
 
@@ -297,3 +298,12 @@ def test_digests_are_published_as_their_projects_do() -> None:
         alone = request.url.startswith(("https://dl.k8s.io/", "https://github.com/kubernetes-sigs/cri-tools/"))
         assert digests[request.digest.url].decode() == (f"{sha256}\n" if alone else f"{sha256}  {name}\n")
     assert len(digests) == 6
+
+
+def test_artifacts_with_one_url_have_one_published_digest() -> None:
+    """All programs of a node tarball come from it, and a document of one file has one line."""
+    loaded = load_today(CONFIG, "kubernetes.source=node-tarball", "kube_proxy=service", "cni.plugin=flannel")
+    steps = pipeline.prepare_target(loaded, "aws").steps
+    digests = make_digests(steps, make_artifacts(steps))
+    (tarball,) = [url for url in digests if url.endswith("kubernetes-node-windows-amd64.tar.gz.sha256")]
+    assert re.fullmatch(rb"[0-9a-f]{64}\n", digests[tarball])

@@ -73,11 +73,11 @@ def test_rows_of_one_release_follow_each_other() -> None:
         (f"{CLOUDBASE}/1.1.8/CloudbaseInitSetup_1_1_8_x64.msi", ("1.1.8", "cloudbase-init 1.1")),
         (f"{CLOUDBASE}/1.1.8/CloudbaseInitSetup_1_1_7_x64.msi", None),
         (f"{CLOUDBASE}/1.1.8/CloudbaseInitSetup_1.1.8_x64.msi", None),
-        (f"{KUBERNETES}/v1.36.2/bin/windows/amd64/kubelet.exe", ("1.36.2", "kubernetes 1.23")),
+        (f"{KUBERNETES}/v1.36.4/bin/windows/amd64/kubelet.exe", ("1.36.4", "kubernetes 1.23")),
         (f"{KUBERNETES}/v1.22.17/bin/windows/amd64/kubelet.exe", ("1.22.17", "kubernetes 1.21")),
         (f"{KUBERNETES}/v1.22.17/bin/windows/amd64/kube-log-runner.exe", None),
-        (f"{KUBERNETES}/v1.36.2/bin/windows/amd64/kubelet", None),
-        ("https://dl.k8s.io/v1.36.2/kubernetes-node-windows-amd64.tar.gz", ("1.36.2", "kubernetes-node 1.31")),
+        (f"{KUBERNETES}/v1.36.4/bin/windows/amd64/kubelet", None),
+        ("https://dl.k8s.io/v1.36.4/kubernetes-node-windows-amd64.tar.gz", ("1.36.4", "kubernetes-node 1.31")),
         ("https://example.com/", None),
     ],
 )
@@ -113,9 +113,9 @@ def test_a_record_without_a_version_is_of_one_file() -> None:
 @pytest.mark.parametrize(
     ("url", "is_listed"),
     [
-        (f"{KUBERNETES}/v1.36.2/bin/windows/amd64/kubelets.exe", True),
+        (f"{KUBERNETES}/v1.36.4/bin/windows/amd64/kubelets.exe", True),
         (f"{KUBERNETES}/v1.12.0/bin/windows/amd64/kubelet.exe", True),
-        (f"{KUBERNETES}/v1.36.2/bin/linux/amd64/kubelet", False),
+        (f"{KUBERNETES}/v1.36.4/bin/linux/amd64/kubelet", False),
         ("https://artifacts.example.com/agent-4.2.0.exe", False),
     ],
 )

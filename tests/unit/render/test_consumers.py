@@ -149,7 +149,7 @@ def _first_boot(asked: dict[str, Any], target: str, name: str, folder: Path) -> 
         {
             "name": "asked",
             "windows": {"release": "2022"},
-            "kubernetes": {"version": "1.36.2"},
+            "kubernetes": {"version": "1.36.4"},
             "runtime": {"containerd": {"version": "2.3.4"}},
             "targets": {"aws": {"region": "us-east-1"}, "azure": {"location": "westeurope", "gallery": gallery}},
             **asked,
@@ -260,7 +260,7 @@ def test_containerd_reads_its_config(
     if version == 2:
         cri = plugins["io.containerd.grpc.v1.cri"]
         assert cri["sandbox_image"] == pause
-        assert cri["containerd"] == {"discard_unpacked_layers": discard}
+        assert cri["containerd"]["discard_unpacked_layers"] == discard
         assert cri["cni"] == {"bin_dir": "C:\\opt\\cni\\bin", "conf_dir": "C:\\etc\\cni\\net.d"}
     else:
         images = plugins["io.containerd.cri.v1.images"]

@@ -44,6 +44,7 @@ def test_hcl_runs_every_phase_and_restarts_between_them(decision: Decision) -> N
         ("", "windows-shell", ""), ("", "", "phase-2"), ("", "windows-restart", ""),
         ("phase-3: hypervisor, audit.", "", ""), ("", "windows-shell", ""), ("", "", "phase-3"),
         ("", "file", ""),
+        ("", "shell-local", ""),
         ("", "windows-shell", ""),
     ]  # fmt: skip
     assert re.findall(r"valid_exit_codes += (.*)", text) == ["[0, 3010]", "[0, 3010]", "[0]", "[0]", "[0]"]

@@ -28,7 +28,9 @@ ATTRIBUTES = json.loads((REPOSITORY / "tests/data/packer-plugin-attributes.json"
 
 # Set by imagegen at run time, or by nobody; each has a default.
 RUN_FACTS: dict[str, set[str]] = {"aws": set(), "azure": {"gallery_image_version"}}
-COMMON_RUN_FACTS = {"builder_size", "created", "labels", "imagegen_version", "report_file", "run_id", "expires_at"}
+COMMON_RUN_FACTS = {
+    *("builder_size", "created", "labels", "imagegen_version", "report_file", "run_id", "expires_at", "verdict_pipe")
+}
 CREDENTIALS: dict[str, set[str]] = {
     "aws": set(),
     "azure": {
@@ -255,3 +257,9 @@ def test_updates_begin_with_a_restart(file: Path, private: int, decide: Callable
     # One for each phase, with a restart between two, and one that seals. The phases with credentials have another.
     assert provisioners.count("powershell") == private
     assert provisioners.count("windows-shell") + private == provisioners.count("windows-restart") - begins + 2
+
+
+@pytest.mark.parametrize(("file", "runtime"), [(SHIPPED, "containerd"), (REPOSITORY / "configs/docker.yaml", "docker")])
+def test_the_title_of_an_image_names_its_runtime(decide: Callable[..., Any], file: Path, runtime: str) -> None:
+    values = _values(pipeline.render_tree(decide(file, "aws").decision))
+    assert values["image"]["title"].startswith(f"capi-windows-2022-{runtime}-v1.")

@@ -20,7 +20,7 @@ ROWS = [(name, asked_by) for name, feature in features().items() for asked_by in
 PLAIN: dict[str, Any] = {
     "name": "example",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "runtime": {"containerd": {"version": "2.3.4"}},
     "targets": {
         "aws": {"region": "eu-west-1"},

@@ -122,7 +122,7 @@ def test_an_image_that_nobody_publishes_is_refused(case: Case, reason: str) -> N
 
 def test_a_published_image_is_that_of_the_version() -> None:
     (image,) = make(Case(network="calico")).images
-    assert image.reference == "docker.io/sigwindowstools/kube-proxy:v1.36.2-calico-hostprocess"
+    assert image.reference == "docker.io/sigwindowstools/kube-proxy:v1.36.4-calico-hostprocess"
     assert image.origin == "kubernetes-sigs/sig-windows-tools at 401ee6f, read 2026-11-19"
     (image,) = make(Case(network="calico", images=KUBE_PROXY)).images
     assert (image.reference, image.origin) == (KUBE_PROXY["kube-proxy"], "--image")

@@ -36,7 +36,7 @@ def spec_of(
     *,
     windows: str = "2022",
     edition: str = "core",
-    kubernetes: str = "1.36.2",
+    kubernetes: str = "1.36.4",
     containerd: str = "2.3.4",
     lines: dict[YamlPath, int] | None = None,
     more: dict[str, Any] | None = None,
@@ -80,7 +80,7 @@ def test_what_the_config_says_holds() -> None:
     mine = "registry.example.com/pause:3.11"
     lines: dict[YamlPath, int] = {("kubernetes", "pause_image"): 3, ("cloudbase_init", "plugins", "aws"): 7}
     asked = {
-        "kubernetes": {"version": "1.36.2", "pause_image": mine},
+        "kubernetes": {"version": "1.36.4", "pause_image": mine},
         "cloudbase_init": {"plugins": {"aws": ["a.b.Own"]}},
     }
     spec = spec_of(lines=lines, more=asked)
@@ -122,7 +122,7 @@ def test_newer_and_older_minors() -> None:
     assert newer.config.kubernetes.pause_image == newest.config.kubernetes.pause_image
     older = spec_of(kubernetes="1.30.1", containerd="1.7.30")
     assert older.config.kubernetes.pause_image == "registry.k8s.io/pause:3.9"
-    assert (older.facts.crictl, older.facts.containerd_config_version) == ("1.30.0", 2)
+    assert (older.facts.crictl, older.facts.containerd_config_version) == ("1.30.1", 2)
 
 
 def test_what_is_unknown_is_empty() -> None:
@@ -158,3 +158,17 @@ def test_base_image_of_a_cloud() -> None:
     first = {"azure": {"location": "westeurope", "generation": 1, "gallery": GALLERY}}
     assert spec_of("azure", more={"targets": first}).offered_image["sku"] == "2022-datacenter-core-smalldisk"
     assert spec_of("aws", windows="annual").offered_image == {}
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "gates"),
+    [
+        ("1.19.16", ("WinDSR", "WinOverlay")),
+        ("1.20.15", ("WinDSR",)),
+        ("1.32.13", ("WinDSR",)),
+        ("1.33.0", ()),
+    ],
+)
+def test_kube_proxy_as_a_service_has_the_gates_that_are_off(kubernetes: str, gates: tuple[str, ...]) -> None:
+    assert spec_of(kubernetes=kubernetes, more={"kube_proxy": "service"}).facts.kube_proxy_gates == gates
+    assert spec_of(kubernetes=kubernetes).facts.kube_proxy_gates == ()

@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 CONFIG = """\
 name: own
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 runtime: {containerd: {version: "2.3.4"}}
 targets: {aws: {region: us-east-1, network: {allowed_cidrs: ["192.0.2.0/24"]}}}
 """
 POLICY = "artifacts: {signatures: {signers: [CN=Example Inc], roots: root.pem}}\n"
 OWN = "steps_path: steps\nscripts: [harden.ps1]\nkubeadm_scripts: {pre: [join.ps1], post: [join.ps1]}\n"
 RESOURCES = r"""
-- directory: {path: 'C:\agent'}
-- file: {path: 'C:\agent\agent.exe', source: agent.bin}
-- file: {path: 'C:\agent\agent.psm1', source: agent.psm1}
-- file: {path: 'C:\agent\agent.cat', source: agent.cat}
-- file: {path: 'C:\agent\run.cmd', source: run.cmd}
+- directory: {path: 'C:\Program Files\Agent'}
+- file: {path: 'C:\Program Files\Agent\agent.exe', source: agent.bin}
+- file: {path: 'C:\Program Files\Agent\agent.psm1', source: agent.psm1}
+- file: {path: 'C:\Program Files\Agent\agent.cat', source: agent.cat}
+- file: {path: 'C:\Program Files\Agent\run.cmd', source: run.cmd}
 - script: {name: set-up.ps1, source: set-up.ps1, arguments: [], good_exit_codes: [0], timeout_s: 60}
 """
 META = "summary: an agent of the operator\nafter: [kubernetes]\nreads: []\ntimeout_s: 60\n"
@@ -255,7 +255,7 @@ def look_up(target: pipeline.PreparedTarget, file: Path, run: RunFacts) -> None:
 
 
 def verify(target: pipeline.PreparedTarget, file: Path, run: RunFacts) -> None:
-    locking.verify_signatures(target, Lock(), file, run=run, console=Console(io.StringIO(), plain=True))
+    locking.verify_lock(target, Lock(), file, run=run, console=Console(io.StringIO(), plain=True))
 
 
 @pytest.mark.parametrize("check", [look_up, verify])

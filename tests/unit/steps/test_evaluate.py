@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CONTEXT: dict[str, Any] = {
     "paths": {"home": "C:\\home"},
     "target": "aws",
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "runtime": {"containerd": {"mirrors": {"b": ["1"], "a": ["2"], "c": ["1"]}}, "docker": None},
     "facts": {"pause": "pause:1", "fixes": [{"name": "a", "data": 1}, {"name": "b", "data": 2}]},
 }
@@ -208,9 +208,9 @@ ARTIFACTS = """
         (
             {},
             [
-                "https://example.com/v1.36.2/one.zip",
-                "https://example.com/v1.36.2/two.exe",
-                "https://example.com/v1.36.2/three.tar.gz",
+                "https://example.com/v1.36.4/one.zip",
+                "https://example.com/v1.36.4/two.exe",
+                "https://example.com/v1.36.4/three.tar.gz",
             ],
             None,
         ),
@@ -218,15 +218,15 @@ ARTIFACTS = """
             {"one_url": Override("https://mirror.example.com/1.bin", "a" * 64)},
             [
                 "https://mirror.example.com/1.bin",
-                "https://example.com/v1.36.2/two.exe",
-                "https://example.com/v1.36.2/three.tar.gz",
+                "https://example.com/v1.36.4/two.exe",
+                "https://example.com/v1.36.4/three.tar.gz",
             ],
             "a" * 64,
         ),
         (
             {"base_url": Override("https://mirror.example.com/k/")},
             [
-                "https://example.com/v1.36.2/one.zip",
+                "https://example.com/v1.36.4/one.zip",
                 "https://mirror.example.com/k/two.exe",
                 "https://mirror.example.com/k/three.tar.gz",
             ],
@@ -242,9 +242,9 @@ def test_addresses(
     assert [item.url for item in requests.values()] == urls
     assert requests["one"].sha256 == sha256
     assert [item.published for item in requests.values()] == [
-        "https://example.com/v1.36.2/one.zip",
-        "https://example.com/v1.36.2/two.exe",
-        "https://example.com/v1.36.2/three.tar.gz",
+        "https://example.com/v1.36.4/one.zip",
+        "https://example.com/v1.36.4/two.exe",
+        "https://example.com/v1.36.4/three.tar.gz",
     ]
     assert {name: item.key for name, item in requests.items()} == {
         "one": "overrides.one_url",
@@ -423,7 +423,7 @@ def test_artifacts_and_resources_say_which_components_they_bring(step: Callable[
 """
     made = step(resources, reads="[kubernetes.version, facts.pause]", artifacts=f"{{kubelet: {KUBELET}}}")
     found = evaluate_step(made, CONTEXT, {"kubelet_url": Override("https://example.org/k", None)})
-    assert found.components == (("windows_containers", "pause:1"), ("kubernetes", "1.36.2"))
+    assert found.components == (("windows_containers", "pause:1"), ("kubernetes", "1.36.4"))
 
 
 @pytest.mark.parametrize("given", ["component: hyper_v", 'version: "1"'])

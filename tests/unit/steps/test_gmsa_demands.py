@@ -28,7 +28,7 @@ def steps_of(target: str, gmsa: dict[str, Any] | None, **asked: Any) -> list[Eva
     config = {
         "name": "node",
         "windows": {"release": "2022"},
-        "kubernetes": {"version": "1.36.2"},
+        "kubernetes": {"version": "1.36.4"},
         "runtime": {"containerd": {"version": "2.3.4"}},
         "targets": {
             "aws": {"region": "us-east-1"},

@@ -37,7 +37,7 @@ CONTAINERD: dict[str, Any] = {"containerd": {"version": "2.3.4"}}
 DOCKER: dict[str, Any] = {"docker": {"version": "20.10.9"}}
 
 
-def steps(level: str, kubernetes: str = "1.36.2", runtime: dict[str, Any] = CONTAINERD) -> dict[str, EvaluatedStep]:
+def steps(level: str, kubernetes: str = "1.36.4", runtime: dict[str, Any] = CONTAINERD) -> dict[str, EvaluatedStep]:
     config = ImageConfig.model_validate(
         {
             "name": "node",
@@ -172,9 +172,23 @@ def test_containerd_has_a_handler_for_each_build(version: str) -> None:
     assert platforms == (wanted if version == "2.3.4" else {})
 
 
+@pytest.mark.parametrize("version", ["1.6.39", *SCHEMAS])
+@pytest.mark.parametrize("level", ["none", "tools", "isolation"])
+def test_no_handler_logs_the_environment_of_containers(level: str, version: str) -> None:
+    """The log is kept. The shims of containerd 1.6 have no such option."""
+    step = steps(level, "1.34.9", {"containerd": {"version": version}})["containerd"]
+    config = tomllib.loads(step.texts["files/containerd/config.toml"].decode())
+    schema = SCHEMAS.get(version, "io.containerd.grpc.v1.cri")
+    runtimes = config["plugins"][schema].get("containerd", {}).get("runtimes", {})
+    scrubs = [row.get("options", {}).get("ScrubLogs") for row in runtimes.values()]
+    own = 1 + len(BUILDS) if level == "isolation" else 0
+    assert scrubs == ([None] * (own and own + 1) if version == "1.6.39" else [True] * (own + 1))
+
+
 @pytest.mark.parametrize("level", ["none", "tools"])
 def test_without_isolation_containerd_has_its_own_handlers(level: str) -> None:
-    assert b"runtimes" not in steps(level)["containerd"].texts["files/containerd/config.toml"]
+    config = tomllib.loads(steps(level)["containerd"].texts["files/containerd/config.toml"].decode())
+    assert list(config["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]) == ["runhcs-wcow-process"]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def steps(containerd: str = "2.3.4", **asked: Any) -> dict[str, EvaluatedStep]: 
 def settled(**asked: Any) -> Spec:  # noqa: ANN401 - any section
     plain = {
         "name": "node",
-        "kubernetes": {"version": "1.36.2"},
+        "kubernetes": {"version": "1.36.4"},
         "runtime": {"containerd": {"version": "2.3.4"}},
         "targets": {"aws": {"region": "us-east-1"}},
     }

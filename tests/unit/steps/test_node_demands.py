@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen import contents
+from imagegen.catalog.facts import catalogue_text, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.own_files import OwnFile
 from imagegen.documents.yaml import Document, dotted
@@ -19,7 +21,7 @@ from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
-    from imagegen.steps.evaluate import EvaluatedStep
+    from imagegen.steps.evaluate import Draft, EvaluatedStep
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 ONLY_SYSTEM_AND_ADMINISTRATORS = [
@@ -54,18 +56,34 @@ def evaluated(
     return evaluate_steps(settle(config, Document("config.yaml", {}, {}), "aws", files), STEPS)
 
 
+def drafts_on(cloud: str, **asked: Any) -> list[Draft]:  # noqa: ANN401 - any section
+    """The resources of a node on this cloud."""
+    gallery = {"resource_group": "i", "name": "i", "definition": "windows"}
+    target = {"region": "us-east-1"} if cloud == "aws" else {"location": "westeurope", "gallery": gallery}
+    found = {
+        "name": "node",
+        "windows": {"release": "2022"},
+        "kubernetes": {"version": "1.34.0"},
+        "runtime": {"containerd": {"version": "2.3.4"}},
+        "targets": {cloud: target},
+        **asked,
+    }
+    spec = settle(ImageConfig.model_validate(found), Document("config.yaml", {}, {}), cloud, {})
+    return [draft for step in evaluate_steps(spec, STEPS) for draft in step.drafts]
+
+
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def resources(kubernetes: str = "1.36.2", containerd: str = "2.3.4") -> list[tuple[str, dict[str, Any]]]:
+def resources(kubernetes: str = "1.36.4", containerd: str = "2.3.4") -> list[tuple[str, dict[str, Any]]]:
     """The kind and the fields of every resource of a node with these versions."""
     return [(draft.kind, draft.fields) for step in evaluated(kubernetes, containerd) for draft in step.drafts]
 
 
 @pytest.mark.parametrize(
     ("kubernetes", "arguments"),
-    [("1.30.14", []), ("1.31.0", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"]), ("1.36.2", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"])],
+    [("1.30.14", []), ("1.31.0", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"]), ("1.36.4", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"])],
 )
 def test_kubeadm_before_1_31_does_not_run_as_local_system(kubernetes: str, arguments: list[str]) -> None:
     """It looks up the groups of its account, and Windows has none for LocalSystem."""
@@ -73,20 +91,73 @@ def test_kubeadm_before_1_31_does_not_run_as_local_system(kubernetes: str, argum
     assert package["arguments"] == arguments
 
 
-@pytest.mark.parametrize(("kubernetes", "rotates"), [("1.33.13", False), ("1.34.0", True), ("1.36.2", True)])
-def test_kubelets_log_is_rotated_by_the_log_runner_that_can(kubernetes: str, rotates: bool) -> None:
-    """An older log runner ends with 2 at a flag that it does not know, and kubelet would not start."""
-    services = {fields["name"]: fields for kind, fields in resources(kubernetes) if kind == "service"}
-    command = services["kubelet"]["command"]
-    assert ("--log-file-size=100Mi --log-file-age=168h" in command) is rotates
-    assert ("--log-file-" in command) is rotates
+@pytest.mark.parametrize("kubernetes", ["1.33.13", "1.34.0", "1.36.4"])
+def test_no_log_runner_rotates_a_log(kubernetes: str) -> None:
+    """It renames the log, which Windows refuses while a Go program reads it. Then it writes no more. An older log
+    runner ends with 2 at the flag."""
+    drafts = [draft for step in evaluated(kubernetes, "2.3.4", kube_proxy="service") for draft in step.drafts]
+    commands = [draft.fields.get("command", "") for draft in drafts if draft.kind == "service"]
+    by_runner = [command for command in commands if "kube-log-runner.exe --log-file=" in command]
+    assert len(by_runner) == 2
+    assert [command for command in by_runner if "--log-file-" in command] == []
+
+
+def test_a_reset_knows_the_files_of_azures_plugin() -> None:
+    """They name networks of HNS by ids, which are gone after a reset."""
+    drafts = drafts_on("azure", cni={"plugin": "azure", "version": "1.6.21"})
+    assert [draft for draft in drafts if draft.fields.get("path") == r"C:\k\cni\state.txt"]
+    listed = catalogue_text("cni-state.txt").splitlines()
+    assert {rf"{folder}\azure-vnet.json" for folder in (r"C:\k", r"C:\Windows\System32")} < {*listed}
+    assert [path for path in listed if not re.fullmatch(r"C:\\[^*?]+\\azure-vnet[a-z0-9-]*\.json(\.lock)?", path)] == []
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_routes_to_addresses_of_the_cloud_are_added_again(cloud: str) -> None:
+    """The adapter had them, and a network of pods replaces it. On Azure the default route leads to these addresses."""
+    found = {draft.fields["name"]: draft.fields for draft in drafts_on(cloud) if draft.kind == "task"}
+    addresses = table("machines")["link_local_routes"]["aws"]["addresses"]
+    system32 = r"C:\Windows\System32"
+    assert "169.254.169.254" in addresses
+    assert found.get("imagegen-link-local-routes") == (
+        {
+            "name": "imagegen-link-local-routes",
+            "program": rf"{system32}\cmd.exe",
+            "arguments": rf"/d /c for %a in ({' '.join(addresses)}) do ({system32}\route.exe -4 print %a | "
+            rf'{system32}\find.exe "%a" || {system32}\route.exe add %a mask 255.255.255.255 0.0.0.0)',
+            "every_s": 60,
+            "limit_s": 60,
+        }
+        if cloud == "aws"
+        else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("cni", "is_restored"),
+    [
+        ({"plugin": "win-bridge"}, True),
+        ({"plugin": "win-overlay"}, True),
+        ({"plugin": "flannel"}, False),
+        ({"plugin": "none"}, False),
+    ],
+    ids=lambda value: value["plugin"] if isinstance(value, dict) else "",
+)
+def test_a_network_of_the_script_is_made_again_at_each_start(cni: dict[str, Any], *, is_restored: bool) -> None:
+    """flanneld makes its own."""
+    drafts = drafts_on("aws", cni=cni)
+    has_network = any(str(draft.fields.get("path")).endswith(r"\network.json") for draft in drafts)
+    found = [draft.fields for draft in drafts if draft.fields.get("name") == "imagegen-pod-network"]
+    assert has_network is is_restored
+    assert [(fields["arguments"].partition("-File ")[2], "every_s" in fields) for fields in found] == (
+        [(r"C:\k\set-pod-network.ps1 -Restore", False)] if is_restored else []
+    )
 
 
 @pytest.mark.parametrize("containerd", ["1.4.13", "1.6.36", "2.3.4"])
 def test_containerds_log_is_kept_where_users_cannot_read_it(containerd: str) -> None:
     """Every containerd since 1.4 has the flag. Without it, the log of a service goes to NUL."""
     found = resources("1.22.17" if containerd == "1.4.13" else "1.30.14", containerd)
-    folder = r"C:\ProgramData\containerd"
+    folder = r"C:\var\log\containerd"
     (service,) = [fields for kind, fields in found if kind == "service" and fields["name"] == "containerd"]
     assert rf' --log-file "{folder}\containerd.log"' in service["command"]
     closed = found.index(("acl", {"path": folder, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}))
@@ -95,7 +166,7 @@ def test_containerds_log_is_kept_where_users_cannot_read_it(containerd: str) -> 
 
 @pytest.mark.parametrize(
     ("kubernetes", "runner"),
-    [("1.14.10", "1.23.17"), ("1.22.17", "1.23.17"), ("1.23.0", "1.23.0"), ("1.36.2", "1.36.2")],
+    [("1.14.10", "1.23.17"), ("1.22.17", "1.23.17"), ("1.23.0", "1.23.0"), ("1.36.4", "1.36.4")],
 )
 def test_kubelets_log_runner_comes_from_a_release_that_has_it(kubernetes: str, runner: str) -> None:
     """Up to 1.22 no release has one. A log runner starts a program of any version."""
@@ -131,7 +202,7 @@ def test_a_base_may_be_a_template_or_an_archive_and_one_program_may_come_from_el
         assert [file.name for file in requests["kubelet"].files] == ["kubelet.exe"]
 
 
-@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.4"])
 def test_the_tarball_gives_the_same_programs_at_the_same_paths(kubernetes: str) -> None:
     """Up to 1.22 it has no kube-log-runner, which then comes from a later release."""
     runner = "file" if kubernetes.startswith(("1.1", "1.20", "1.22")) else "extract"
@@ -144,7 +215,7 @@ def test_the_tarball_gives_the_same_programs_at_the_same_paths(kubernetes: str) 
         assert {name: found[rf"C:\k\{name}.exe"].kind for name in PROGRAMS} == kinds
 
 
-@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.4"])
 def test_the_tarball_has_the_programs_that_are_taken_from_it(kubernetes: str) -> None:
     own = "https://artifacts.example.com/kubernetes"
     for overrides, folder in (({}, f"https://dl.k8s.io/v{kubernetes}"), ({"kubernetes_base_url": own}, own)):
@@ -165,7 +236,7 @@ def test_kubelet_under_nssm_is_no_service_itself() -> None:
     """It cannot connect to the service manager, and would end. Its log is nssm's: nothing else may empty it."""
     asked = {"version": "1.30.14", "service_manager": "nssm"}
     (step,) = [s for s in evaluated("1.30.14", "2.3.4", section=asked) if s.step.name == "kubernetes"]
-    assert step.texts["files/kubernetes/kubelet-arguments.txt"] == b"--windows-service=false\n"
+    assert step.texts["files/kubernetes/kubelet-arguments.txt"].startswith(b"--windows-service=false\n")
     assert b"kubelet.log" not in step.texts["files/kubernetes/rotated-logs.txt"]
     extracted = {draft.fields["path"]: draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
     assert extracted == {r"C:\k\nssm.exe": "nssm-2.24/win64/nssm.exe"}
@@ -194,6 +265,7 @@ PROVIDERS: list[dict[str, Any]] = [
         "match_images": ["*.dkr.ecr.*.amazonaws.com", "public.ecr.aws"],
     },
 ]
+PRIORITY = "--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS"
 PROVIDERS_FOLDER = r"C:\var\lib\kubelet\credential-provider"
 
 
@@ -202,7 +274,7 @@ PROVIDERS_FOLDER = r"C:\var\lib\kubelet\credential-provider"
     [
         *(("1.20.15", "v1alpha1", True), ("1.23.17", "v1alpha1", True), ("1.24.17", "v1beta1", True)),
         *(("1.25.16", "v1beta1", True), ("1.26.15", "v1", True), ("1.29.15", "v1", True)),
-        *(("1.30.14", "v1", False), ("1.36.2", "v1", False)),
+        *(("1.30.14", "v1", False), ("1.36.4", "v1", False)),
     ],
 )
 def test_kubelet_finds_its_credential_providers(kubernetes: str, version: str, has_plain_names: bool) -> None:
@@ -245,7 +317,7 @@ def test_kubelet_finds_its_credential_providers(kubernetes: str, version: str, h
     ]
 
 
-@pytest.mark.parametrize("kubernetes", ["1.20.15", "1.23.17", "1.24.17", "1.36.2"])
+@pytest.mark.parametrize("kubernetes", ["1.20.15", "1.23.17", "1.24.17", "1.36.4"])
 def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     """Before 1.24 it ignores the flags without the feature gate."""
     steps = evaluated(kubernetes, "1.6.36", credential_providers=PROVIDERS)
@@ -253,6 +325,7 @@ def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     authority = [r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt"] if kubernetes < "1.23" else []
     gate = ["--feature-gates=KubeletCredentialProviders=true"] if kubernetes < "1.24" else []
     assert step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines() == [
+        PRIORITY,
         *authority,
         *gate,
         f"--image-credential-provider-bin-dir={PROVIDERS_FOLDER}",
@@ -262,14 +335,27 @@ def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     assert service["command"].endswith(r"-ArgumentsFile C:\k\kubelet-arguments.txt")
 
 
-@pytest.mark.parametrize(("kubernetes", "is_told"), [("1.14.10", True), ("1.22.17", True), ("1.23.0", False)])
-def test_kubelet_up_to_1_22_is_told_of_the_clusters_authority(kubernetes: str, is_told: bool) -> None:
-    """kubeadm writes /etc/kubernetes/pki/ca.crt, which kubelet takes as relative to its own folder."""
+AUTHORITY = r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt"
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "arguments"),
+    [
+        ("1.14.10", [AUTHORITY]),
+        ("1.19.16", [AUTHORITY]),
+        ("1.20.0", [PRIORITY, AUTHORITY]),
+        ("1.22.17", [PRIORITY, AUTHORITY]),
+        ("1.23.0", [PRIORITY]),
+        ("1.36.4", [PRIORITY]),
+    ],
+)
+def test_what_kubelet_is_always_told(kubernetes: str, arguments: list[str]) -> None:
+    """Up to 1.22 kubeadm writes /etc/kubernetes/pki/ca.crt, which kubelet takes as relative to its own folder. The flag
+    for its priority came with 1.20: an older kubelet ends at a flag that it does not know."""
     (step,) = [step for step in evaluated(kubernetes, "1.6.36") if step.step.name == "kubernetes"]
     (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
-    text = step.texts.get("files/kubernetes/kubelet-arguments.txt")
-    assert text == (b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n" if is_told else None)
-    assert service["command"].endswith(r" -ArgumentsFile C:\k\kubelet-arguments.txt") is is_told
+    assert step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines() == arguments
+    assert service["command"].endswith(r" -ArgumentsFile C:\k\kubelet-arguments.txt")
 
 
 @pytest.mark.parametrize("kubernetes", ["1.14.10", "1.20.15", "1.23.17"])
@@ -293,17 +379,16 @@ def test_kubelet_up_to_1_23_can_ask_docker_itself(kubernetes: str) -> None:
 
 def test_kubelet_finds_cri_dockerd() -> None:
     docker = {"containerd": None, "docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}
-    (step,) = [s for s in evaluated("1.36.2", "", runtime=docker) if s.step.name == "kubernetes"]
+    (step,) = [s for s in evaluated("1.36.4", "", runtime=docker) if s.step.name == "kubernetes"]
     fields = {draft.kind: draft.fields for draft in step.drafts}
-    assert fields["service"]["command"].endswith(" -RuntimeEndpoint npipe:////./pipe/cri-dockerd")
+    assert " -RuntimeEndpoint npipe:////./pipe/cri-dockerd -ArgumentsFile" in fields["service"]["command"]
     assert fields["service"]["depends_on"] == ["cri-dockerd"]
     assert fields["environment"]["value"] == "npipe:////./pipe/cri-dockerd"
-    assert "files/kubernetes/kubelet-arguments.txt" not in step.texts
 
 
 def test_csi_proxy_is_a_service_with_a_closed_log() -> None:
     """Its log grows for ever, and the task that rotates it needs a program that appends."""
-    steps = evaluated("1.36.2", "2.3.4", csi_proxy={})
+    steps = evaluated("1.36.4", "2.3.4", csi_proxy={})
     (step,) = [step for step in steps if step.step.name == "csi-proxy"]
     fields = [(draft.kind, draft.fields) for draft in step.drafts]
     folder, program = r"C:\var\log\csi-proxy", r"C:\k\csi-proxy.exe"
@@ -326,7 +411,7 @@ def test_csi_proxy_comes_from_its_archive(version: str) -> None:
     own = "https://artifacts.example.com/csi-proxy.tgz"
     public = f"https://packages.aks.azure.com/csi-proxy/v{version}/binaries/csi-proxy-v{version}.tar.gz"
     for overrides, url in (({}, public), ({"csi_proxy_url": own}, own)):
-        steps = evaluated("1.36.2", "2.3.4", csi_proxy={"version": version}, overrides=overrides)
+        steps = evaluated("1.36.4", "2.3.4", csi_proxy={"version": version}, overrides=overrides)
         (step,) = [step for step in steps if step.step.name == "csi-proxy"]
         request = step.requests["csi-proxy"]
         assert (request.url, request.form) == (url, "archive")
@@ -355,18 +440,35 @@ def test_cloudbase_inits_settings_and_logs_are_closed(name: str) -> None:
     assert ("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}) in resources()
 
 
+def test_the_api_server_reaches_kubelet() -> None:
+    """It opens connections to the node: a rule for those that the node opens would not admit them."""
+    (rule,) = [fields for kind, fields in resources() if kind == "firewall" and fields["name"] == "kubelet"]
+    assert rule == {
+        **{"name": "kubelet", "display_name": "kubelet API", "port": 10250},
+        **{"direction": "in", "action": "allow", "protocol": "TCP"},
+    }
+
+
+def test_no_node_updates_itself() -> None:
+    """Windows would restart a node with its pods. Each of the two values keeps it from that: 1 is off, 2 only tells."""
+    values = {fields["name"]: fields["data"] for kind, fields in resources() if kind == "registry"}
+    assert (values["NoAutoUpdate"], values["AUOptions"]) == (1, 2)
+
+
 EXECUTABLES: dict[str, Any] = {"executables": [{"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"}]}
 
 
 @pytest.mark.parametrize(("path", "is_open"), [("C:\\tools\\a.exe", True), ("C:\\K\\a.exe", False)])
 def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, is_open: bool) -> None:
     """Users may run it, but not where the folder is closed to them."""
-    steps = evaluated("1.36.2", "2.3.4", executables=[EXECUTABLES["executables"][0] | {"path": path}])
+    steps = evaluated("1.36.4", "2.3.4", executables=[EXECUTABLES["executables"][0] | {"path": path}])
     [step] = [step for step in steps if step.step.name == "executables"]
     found = [(draft.kind, draft.fields) for draft in step.drafts]
     closed = [*ONLY_SYSTEM_AND_ADMINISTRATORS, {"sid": "S-1-5-32-545", "rights": "read"}]
+    folder = path.rpartition("\\")[0]
     assert found == [
-        ("directory", {"path": path.rpartition("\\")[0]}),
+        ("directory", {"path": folder}),
+        *([("acl", {"path": folder, "entries": closed})] if is_open else []),
         ("file", {"path": path, "artifact": "executable-1"}),
         *([("acl", {"path": path, "entries": closed})] if is_open else []),
     ]
@@ -374,7 +476,7 @@ def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, 
 
 def test_no_mirror_replaces_the_url_of_a_program_of_the_operator() -> None:
     mirror: dict[str, Any] = {"artifacts": {"mirror": "https://mirror.example.com"}}
-    steps = evaluated("1.36.2", "2.3.4", **(EXECUTABLES | mirror))
+    steps = evaluated("1.36.4", "2.3.4", **(EXECUTABLES | mirror))
     urls = {name: request.url for step in steps for name, request in step.requests.items()}
     assert urls["executable-1"] == "https://one.example.com/a"
     assert urls["cloudbase-init"].startswith("https://mirror.example.com/github.com/")
@@ -390,7 +492,7 @@ OWN_SCRIPTS: dict[str, Any] = {
 
 
 def test_scripts_for_kubeadm_are_at_their_documented_paths_in_their_order() -> None:
-    (step,) = [item for item in evaluated("1.36.2", "2.3.4", **OWN_SCRIPTS) if item.step.name == "kubeadm-scripts"]
+    (step,) = [item for item in evaluated("1.36.4", "2.3.4", **OWN_SCRIPTS) if item.step.name == "kubeadm-scripts"]
     found = [(draft.kind, draft.fields["path"], draft.fields.get("sha256")) for draft in step.drafts]
     assert found == [
         ("directory", r"C:\k\pre-kubeadm", None),
@@ -402,7 +504,7 @@ def test_scripts_for_kubeadm_are_at_their_documented_paths_in_their_order() -> N
 
 
 def test_scripts_run_after_everything_else_in_their_order() -> None:
-    steps = evaluated("1.36.2", "2.3.4", **EXECUTABLES, **OWN_SCRIPTS)
+    steps = evaluated("1.36.4", "2.3.4", **EXECUTABLES, **OWN_SCRIPTS)
     assert steps[-1].earlier == set(STEPS) - {"scripts"}
     first, second = (draft.fields for draft in steps[-1].drafts)
     usual = {"arguments": [], "good_exit_codes": [0], "timeout_s": 600}

@@ -28,7 +28,7 @@ options:
 CONFIG = """\
 name: own
 windows: {release: "2022"}
-kubernetes: {version: "1.36.2"}
+kubernetes: {version: "1.36.4"}
 runtime: {containerd: {version: "2.3.4"}}
 steps_path: steps
 targets: {aws: {region: us-east-1, network: {allowed_cidrs: ["192.0.2.0/24"]}}}

@@ -38,7 +38,7 @@ GALLERY = {"resource_group": "images", "name": "images", "definition": "windows"
 PLAIN: dict[str, Any] = {
     "name": "plain",
     "windows": {"release": "2022"},
-    "kubernetes": {"version": "1.36.2"},
+    "kubernetes": {"version": "1.36.4"},
     "runtime": {"containerd": {"version": "2.3.4"}},
     "targets": {"aws": {"region": "us-east-1"}, "azure": {"location": "westeurope", "gallery": GALLERY}},
 }
@@ -64,7 +64,7 @@ ASKED: dict[str, Any] = {
     },
     "images": ["registry.example.com/a:1", "registry.example.com/pause:3.10.2"],
     "debug_tools": True,
-    "image_tarballs": [{"name": "registry.example.com/b:1", "url": "https://artifacts.example.com/1.36.2/b.tar.gz"}],
+    "image_tarballs": [{"name": "registry.example.com/b:1", "url": "https://artifacts.example.com/1.36.4/b.tar.gz"}],
     "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
@@ -230,6 +230,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "wincni_url": ["wincni"],
         "wins_url": ["wins"],
         "gmsa_keyvault_url": ["gmsa-plugin"],
+        "debug_windows_node_url": ["DebugWindowsNode-ps1"],
         "debug_tools_base_url": [
             *[
                 "VFP-psm1",
@@ -342,7 +343,7 @@ def test_downloads_are_from_https_and_name_their_version(name: str) -> None:
         if item.step.name == name:
             for request in item.requests.values():
                 assert request.url.startswith("https://")
-                assert any(version in request.url for version in ("1.36.2", "2.3.4", "1.1.8", "1.36.0")), request.url
+                assert any(version in request.url for version in ("1.36.4", "2.3.4", "1.1.8", "1.36.0")), request.url
 
 
 def test_why_each_step_is_in_the_plan() -> None:
@@ -382,8 +383,9 @@ ARGUMENTS = "C:\\k\\kubelet-arguments.txt"
 )
 def test_kubelets_arguments(asked: dict[str, Any], lines: list[str]) -> None:
     labels, texts = _changed("kubernetes", asked)
-    assert labels == {ARGUMENTS, "kubelet"}
-    assert texts == {"files/kubernetes/kubelet-arguments.txt": "".join(f"{line}\n" for line in lines)}
+    assert labels == {ARGUMENTS}
+    told = ["--windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS", *lines]
+    assert texts == {"files/kubernetes/kubelet-arguments.txt": "".join(f"{line}\n" for line in told)}
 
 
 def test_kubelets_command_names_everything() -> None:
@@ -394,10 +396,11 @@ def test_kubelets_command_names_everything() -> None:
         if item.step.name == "kubernetes"
     }
     plain = (
-        r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log --log-file-size=100Mi --log-file-age=168h"
-        r" C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive"
+        r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log"
+        r" C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass"
         r" -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe"
         r" -StateFolder C:\var\lib\kubelet -ConfigFolder C:\etc\kubernetes"
+        r" -ArgumentsFile C:\k\kubelet-arguments.txt"
     )
     assert commands == {"plain": plain, "rich": r"C:\opt\kube\nssm.exe"}
     values = {
@@ -411,7 +414,7 @@ def test_kubelets_command_names_everything() -> None:
     assert values == {
         "Application": program,
         "AppDirectory": r"C:\opt\kube",
-        "AppParameters": rest.replace(r"C:\k", r"C:\opt\kube") + r" -ArgumentsFile C:\opt\kube\kubelet-arguments.txt",
+        "AppParameters": rest.replace(r"C:\k", r"C:\opt\kube"),
         **{"AppStdout": log, "AppStderr": log, "AppRestartDelay": 5000, "AppThrottle": 0, "AppNoConsole": 1},
         **{"AppRotateFiles": 1, "AppRotateOnline": 1, "AppRotateBytes": 104857600},
     }

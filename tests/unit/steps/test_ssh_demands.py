@@ -21,7 +21,7 @@ ZIP: dict[str, Any] = {"source": "zip"}
 
 
 def ssh_step(asked: dict[str, Any], **others: Any) -> EvaluatedStep:  # noqa: ANN401 - any section
-    (step,) = [step for step in evaluated("1.36.2", "2.3.4", ssh=asked, **others) if step.step.name == "ssh"]
+    (step,) = [step for step in evaluated("1.36.4", "2.3.4", ssh=asked, **others) if step.step.name == "ssh"]
     return step
 
 
@@ -73,10 +73,20 @@ def test_the_zip_comes_from_the_tag_of_its_version(version: str | None, tag: str
 def test_the_zip_has_a_service_of_its_own() -> None:
     resources = found(ZIP)
     assert resources[0] == ("directory", {"path": PROGRAMS})
-    assert not [fields for kind, fields in resources if kind == "command"]
     ((_, service),) = [item for item in resources if item[0] == "service"]
     assert (service["name"], service["command"]) == ("sshd", rf'"{PROGRAMS}\sshd.exe"')
     assert (service["start"], service["recovery"]["restart_after_s"]) == ("automatic", 10)
+
+
+def test_the_zip_gets_its_source_of_events() -> None:
+    """Without it Windows keeps no event of sshd: nobody could see who logged on."""
+    ((_, command),) = [item for item in found(ZIP) if item[0] == "command"]
+    program = rf"{PROGRAMS}\ssh-agent.exe"
+    assert command["program"] == r"C:\Windows\System32\wevtutil.exe"
+    assert command["arguments"] == rf'im "{PROGRAMS}\openssh-events.man" /rf:"{program}" /mf:"{program}"'
+    (expression,) = command["unless"]["matches"]
+    listed = [bool(re.search(expression, said)) for said in ("A\r\nOpenSSH\r\nB\r\n", "OpenSSH-Other\r\n", "")]
+    assert (command["unless"]["arguments"], listed) == ("ep", [True, False, False])
 
 
 @pytest.mark.parametrize("asked", [CAPABILITY, ZIP])
@@ -110,6 +120,9 @@ def test_sshd_reads_the_keys_that_cloudbase_init_writes(asked: dict[str, Any], p
         "PubkeyAuthentication yes",
         "PasswordAuthentication no",
         "KbdInteractiveAuthentication no",
+        # CVE-2023-48795.
+        "Ciphers -chacha20-poly1305@openssh.com",
+        "MACs -*-etm@openssh.com",
         "AuthorizedKeysFile .ssh/authorized_keys",
         "Subsystem sftp sftp-server.exe",
     ]

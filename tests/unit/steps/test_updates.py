@@ -26,7 +26,7 @@ def phases(updates: dict[str, Any] | None, **more: Any) -> list[list[tuple[str, 
         {
             "name": "node",
             "windows": {"release": "2022", "updates": updates},
-            "kubernetes": {"version": "1.36.2"},
+            "kubernetes": {"version": "1.36.4"},
             "runtime": {"containerd": {"version": "2.3.4"}},
             "targets": {"aws": {"region": "us-east-1"}},
             **more,

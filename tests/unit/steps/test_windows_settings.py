@@ -41,7 +41,7 @@ def make_spec(target: str, zone: str = "W. Europe Standard Time") -> Spec:
         {
             "name": "node",
             "windows": {"release": "2022", "time_zone": zone},
-            "kubernetes": {"version": "1.36.2"},
+            "kubernetes": {"version": "1.36.4"},
             "runtime": {"containerd": {"version": "2.3.4"}},
             "host_names": {"dns_suffix": "nodes.example.com"},
             "targets": {target: TARGETS[target]},
@@ -58,7 +58,7 @@ def settings(target: str) -> dict[str, Resource]:
     return {
         name: one
         for name, one in found.items()
-        if one.kind in ("command", "defender") or TCPIP in name or name == "service:W32Time"
+        if one.kind == "command" or dict(one).get("process") or TCPIP in name or name == "service:W32Time"
     }
 
 

@@ -20,6 +20,7 @@ from imagegen.rehearsal import guest as rehearsed
 from imagegen.rehearsal.network.private_files import Demand
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
+from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -480,7 +481,7 @@ def test_a_command_beside_a_running_one_is_a_fault() -> None:
 
     def run_phase(_arguments: Sequence[str], _write: Write) -> int:
         entered.set()
-        return 0 if leave.wait(10) else 1
+        return 0 if leave.wait(HANG_S) else 1
 
     said = _Packer()
     effects = dataclasses.replace(said.machine.effects(), run_phase=run_phase)
@@ -488,10 +489,10 @@ def test_a_command_beside_a_running_one_is_a_fault() -> None:
     said.bundle()
     running = threading.Thread(target=said.phase, args=(_PHASE_1,))
     running.start()
-    assert entered.wait(10)
+    assert entered.wait(HANG_S)
     beside = said.guest.run("whoami", lambda _data: None)
     leave.set()
-    running.join(10)
+    running.join(HANG_S)
     assert beside.exit_code == 1
     assert said.guest.faults == ("received whoami while another command was running",)
 

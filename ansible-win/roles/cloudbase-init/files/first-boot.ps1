@@ -49,9 +49,8 @@ function Close-BuilderAccount { [CmdletBinding()] param([string]$List)
                 Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop
             }
             catch { "account $($account.Name) could not get another password: $($_.Exception.Message)" }
-            # After the image was sealed, the entry of a profile may still have the old SID of its account, with the same number.
-            $own = { $_.SID -like "S-1-5-21-*-$number" -or $_.LocalPath -eq "C:\Users\$($account.Name)" }
-            try { Get-CimInstance -ClassName 'Win32_UserProfile' -OperationTimeoutSec 60 -ErrorAction Stop | Where-Object -FilterScript $own | Remove-CimInstance -OperationTimeoutSec 60 -ErrorAction Stop }
+            # After the image was sealed, the entry of a profile may still have the old SID of its account, with the same number. Not by the account's name, which an earlier run may have changed.
+            try { Get-CimInstance -ClassName 'Win32_UserProfile' -OperationTimeoutSec 60 -ErrorAction Stop | Where-Object -FilterScript { $_.SID -like "S-1-5-21-*-$number" } | Remove-CimInstance -OperationTimeoutSec 60 -ErrorAction Stop }
             catch { "the profile of account $($account.Name) could not be removed: $($_.Exception.Message)" }
             # Its old name is free for an account of the node.
             try { Rename-LocalUser -SID $account.SID -NewName 'imagegen-builder' -ErrorAction Stop }

@@ -21,6 +21,7 @@ function Copy-Rest { [CmdletBinding()] param($Log, [string]$Path, [string]$Mode)
 function Move-Copy { [CmdletBinding()] param([string]$Path, [int]$Keep)
     $free = 1
     while ($free -lt $Keep -and [System.IO.File]::Exists("$Path.$free")) { $free++ }
+    if ([System.IO.File]::Exists("$Path.$free")) { [System.IO.File]::SetAttributes("$Path.$free", [System.IO.FileAttributes]::Normal) }
     [System.IO.File]::Delete("$Path.$free")
     for ($number = $free; $number -gt 1; $number--) { [System.IO.File]::Move("$Path.$($number - 1)", "$Path.$number") }
     [System.IO.File]::Move("${Path}.new", "$Path.1")
@@ -79,8 +80,8 @@ try {
         if ($line -eq '') { continue }
         # Each log by itself: one that cannot be rotated must not keep another from being rotated.
         try {
+            if ($line -notmatch '\A[1-9][0-9]{0,17} [1-9][0-9]{0,8} \S') { throw 'the line must have a size, a number and a path, with both numbers above 0' }
             $size, $keep, $path = $line -split ' ', 3
-            if (-not $path) { throw 'the line must have a size, a number and a path' }
             Limit-Log -Path $path -Size $size -Keep $keep
         }
         catch { $failures += "${line}: $($_.Exception.Message)" }

@@ -62,7 +62,8 @@ try {
     $session = New-Object -ComObject 'Microsoft.Update.Session'
     $session.ClientApplicationID = 'imagegen'
     $chosen = @(Select-Update -Session $session -Wanted $wanted)
-    $told.found = @(foreach ($update in $chosen) { Get-Kb -Update $update })
+    # Not by its KB number, which an update need not have.
+    $told.found = @(foreach ($update in $chosen) { [string]$update.Title })
     foreach ($update in $chosen) { if (-not $update.EulaAccepted) { $update.AcceptEula() } }
     $here = @(Invoke-Step -Worker ($session.CreateUpdateDownloader()) -Step 'download' -Updates $chosen -Told $told)
     $installer = $session.CreateUpdateInstaller()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -103,7 +102,7 @@ def _lines(filled: Filled, address: str, url: str, *, dry_run: bool) -> Iterator
         f"{counted(len(filled.copied_images), 'container image')} to {address}; {there} were there"
     )
     for key, path in filled.own.items():
-        yield f"{key} is a URL of the config, which artifacts.mirror does not replace: write {url}/{_quoted(path)}"
+        yield f"{key} is a URL of the config, which artifacts.mirror does not replace: write {url}/{path}"
     for image in filled.images:
         if not image.tarball:
             registry = image.name.partition("/")[0]
@@ -111,8 +110,3 @@ def _lines(filled: Filled, address: str, url: str, *, dry_run: bool) -> Iterator
                 f"{image.name} is too large for a tarball: in the closed network, write {registry} into "
                 f"artifacts.pull_from, and a registry that has it into runtime.containerd.registry_mirrors.{registry}"
             )
-
-
-def _quoted(path: str) -> str:
-    """A path of the mirror as a part of a URL: a web server decodes it."""
-    return urllib.parse.quote(path, safe="/:@+~!$&'()*,;=")

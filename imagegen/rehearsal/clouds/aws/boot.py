@@ -6,7 +6,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.model import Instance
-from imagegen.rehearsal.clouds.aws.metadata import ADDRESS, PRIVATE_ADDRESS, InstanceMetadata
+from imagegen.rehearsal.clouds.aws.metadata import ADDRESS, InstanceMetadata
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ _PUBLIC_KEY = (
 def make_instance(user_data: bytes) -> Instance:
     """An instance with a key pair that takes metadata requests without a token."""
     return Instance(
-        host_name=f"ip-{PRIVATE_ADDRESS.replace('.', '-')}.ec2.internal",
+        host_name=f"ip-{NODE_ADDRESS.replace('.', '-')}.ec2.internal",
         instance_id="i-0123456789abcdef0",
         user_data=user_data,
         public_keys={_KEY_PAIR: _PUBLIC_KEY},

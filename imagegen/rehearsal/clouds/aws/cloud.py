@@ -17,7 +17,7 @@ from imagegen.rehearsal.clouds.aws.account import Account, AccountLimits
 from imagegen.rehearsal.clouds.aws.base_images import DEFAULT_IMAGES, WindowsImage, add_base_images
 from imagegen.rehearsal.clouds.aws.existing_resources import ExistingResources, create_resources, replace_ids
 from imagegen.rehearsal.clouds.aws.fleets import Fleets, failed_answer, started_answer
-from imagegen.rehearsal.clouds.aws.images import Images
+from imagegen.rehearsal.clouds.aws.images import Images, without_disabled
 from imagegen.rehearsal.clouds.aws.instances import AwsError, Instances
 from imagegen.rehearsal.clouds.aws.presigned import find_fault
 from imagegen.rehearsal.clouds.aws.tagging import drop_tag_specifications
@@ -183,6 +183,8 @@ class Aws(Cloud):
         body = request.body
         if action in ("CreateImage", "CopyImage"):
             body = urllib.parse.urlencode(drop_tag_specifications(form, "snapshot")).encode()
+        elif action == "DescribeImages":
+            body = urllib.parse.urlencode(without_disabled(form)).encode()
         elif action == "DeleteKeyPair":
             body = urllib.parse.urlencode(_key_pair_by_name(region, form)).encode()
         answer = _call_moto(request, body, action)

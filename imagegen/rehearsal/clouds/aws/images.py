@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 IMDS_V2 = "v2.0"
 _NAME = re.compile(r"[A-Za-z0-9()\[\]. /\-'@_]{3,128}\Z")
+_SHOWN_STATES = ("available", "pending", "failed", "invalid", "error", "transient")
 _IMAGE_ID = re.compile(rb"<imageId>(ami-[0-9a-f]+)</imageId>")
 
 
@@ -122,6 +123,15 @@ class Images:
             else:
                 del self._pending[region, image.id]
                 image.state = "available"
+
+
+def without_disabled(form: Mapping[str, str]) -> dict[str, str]:
+    """The form of DescribeImages, so that moto lists disabled images only where it is asked for them, as EC2 does."""
+    if form.get("IncludeDisabled") == "true":
+        return dict(form)
+    number = 1 + max((int(field.split(".")[1]) for field in form if field.startswith("Filter.")), default=0)
+    states = {f"Filter.{number}.Value.{at}": state for at, state in enumerate(_SHOWN_STATES, 1)}
+    return {**form, f"Filter.{number}.Name": "state", **states}
 
 
 def _parameters(form: Mapping[str, str]) -> dict[str, str]:

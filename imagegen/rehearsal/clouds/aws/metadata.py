@@ -11,6 +11,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 from imagegen.rehearsal.network.messages import Request, Response
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.boot.model import Clock, Instance
 
 ADDRESS: Final = "169.254.169.254"
-PRIVATE_ADDRESS: Final = "10.0.0.7"
 REGION: Final = "us-east-1"
 _ZONE = "us-east-1a"
 _MAC = "0e:49:61:0f:c3:11"
@@ -143,7 +143,7 @@ def _values(instance: Instance) -> Iterable[_Value]:
             ("2019-10-01", "instance-life-cycle", "on-demand"),
             ("2007-08-29", "instance-type", _SIZE),
             ("2007-01-19", "local-hostname", instance.host_name),
-            ("1.0", "local-ipv4", PRIVATE_ADDRESS),
+            ("1.0", "local-ipv4", NODE_ADDRESS),
             ("2011-01-01", "mac", _MAC),
             *_interface(instance),
             ("2008-02-01", "placement/availability-zone", _ZONE),
@@ -175,7 +175,7 @@ def _interface(instance: Instance) -> Iterable[_Value]:
         "device-number": "0",
         "interface-id": "eni-0123456789abcdef0",
         "local-hostname": instance.host_name,
-        "local-ipv4s": PRIVATE_ADDRESS,
+        "local-ipv4s": NODE_ADDRESS,
         "mac": _MAC,
         "owner-id": _ACCOUNT,
         "security-group-ids": "sg-0123456789abcdef0",
@@ -203,7 +203,7 @@ def _identity(instance: Instance) -> str:
         "instanceType": _SIZE,
         "kernelId": None,
         "pendingTime": "2026-11-18T00:00:00Z",
-        "privateIp": PRIVATE_ADDRESS,
+        "privateIp": NODE_ADDRESS,
         "ramdiskId": None,
         "region": REGION,
         "version": "2017-09-30",

@@ -9,6 +9,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS, NODE_NETWORK
 from imagegen.rehearsal.network.messages import Json, Response
 
 if TYPE_CHECKING:
@@ -105,9 +106,10 @@ def _make_document(instance: Instance) -> Json:
         "vmSize": "Standard_D4s_v5",
         "zone": "",
     }
-    address = {"privateIpAddress": "10.1.0.7", "publicIpAddress": ""}
+    network, _, prefix = NODE_NETWORK.partition("/")
+    address = {"privateIpAddress": NODE_ADDRESS, "publicIpAddress": ""}
     interface = {
-        "ipv4": {"ipAddress": [address], "subnet": [{"address": "10.1.0.0", "prefix": "16"}]},
+        "ipv4": {"ipAddress": [address], "subnet": [{"address": network, "prefix": prefix}]},
         "ipv6": {"ipAddress": []},
         "macAddress": "000D3A123456",
     }

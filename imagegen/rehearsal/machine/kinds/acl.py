@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.access import AccessEntry, effective, write
+from imagegen.rehearsal.machine.access import (
+    ALSO_HERE,
+    CREATE,
+    CREATOR_OWNER,
+    EVERYTHING,
+    FOLDERS,
+    ONLY_BELOW,
+    AccessEntry,
+    effective,
+    write,
+)
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:
@@ -12,15 +23,28 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.resources.kinds import Acl
 
-WORDS = {"full": "FullControl", "modify": "Modify", "read": "ReadAndExecute"}
+WORDS = {"full": "FullControl", "modify": "Modify", "read": "ReadAndExecute", "create": CREATE}
 RIGHTS = {word: rights for rights, word in WORDS.items()}
+
+
+def make_entry(sid: str, rights: str, *, is_folder: bool) -> AccessEntry:
+    """The entry for a right that a plan gives. To create is a right in folders, and CREATOR OWNER's are for what is
+    created."""
+    entry = AccessEntry(sid, WORDS[rights], inherit=is_folder)
+    if not is_folder:
+        return entry
+    if rights == "create":
+        return dataclasses.replace(entry, inheritance=FOLDERS)
+    return dataclasses.replace(entry, propagation=ONLY_BELOW if sid == CREATOR_OWNER else ALSO_HERE)
 
 
 def _fact(entry: AccessEntry) -> dict[str, str | bool]:
     rights = RIGHTS.get(entry.rights, entry.rights)
     rights = f"deny {rights}" if entry.deny else rights
-    # Such an entry is never a planned one.
-    flags = f" ({entry.inheritance}; {entry.propagation})" if entry.is_partial else ""
+    usual = (FOLDERS if entry.rights == CREATE else EVERYTHING, ONLY_BELOW if entry.sid == CREATOR_OWNER else ALSO_HERE)
+    # An entry with other flags is never a planned one.
+    is_usual = not entry.inherit or (entry.inheritance, entry.propagation) == usual
+    flags = "" if is_usual else f" ({entry.inheritance}; {entry.propagation})"
     return {"sid": entry.sid, "rights": rights + flags, "inherit": entry.inherit}
 
 
@@ -48,7 +72,7 @@ def put(machine: Machine, wanted: Acl, _supplies: Supplies) -> bool:
     machine.need_tool("icacls.exe")
     if not machine.files.exists(wanted.path):
         raise RefusedByWindows(f"there is no {wanted.path}")
-    inherit = machine.files.is_folder(wanted.path)
-    entries = [AccessEntry(entry.sid, WORDS[entry.rights], inherit=inherit) for entry in wanted.entries]
+    is_folder = machine.files.is_folder(wanted.path)
+    entries = [make_entry(entry.sid, entry.rights, is_folder=is_folder) for entry in wanted.entries]
     write(machine.files, wanted.path, entries, protected=True)
     return False

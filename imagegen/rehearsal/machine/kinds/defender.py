@@ -1,4 +1,4 @@
-"""A program whose file access Defender does not scan. Without Defender nothing needs to be done."""
+"""What Defender does not scan: the files that a program opens, or a path. Without Defender nothing needs to be done."""
 
 from __future__ import annotations
 
@@ -20,16 +20,24 @@ def get(machine: Machine, wanted: Defender) -> Facts | None:
         return {"absent": True}
     if not defender.answers:
         return {"unavailable": "service WinDefend is not running (0x800106ba)"}
-    for process in defender.excluded_processes:
-        if process.lower() == wanted.process.lower():
-            return {"process": process}
+    name = "process" if wanted.process else "path"
+    for known in defender.excluded_processes if wanted.process else defender.excluded_paths:
+        if known.lower() == wanted.label.lower():
+            return {name: known}
     return None
 
 
 def test(_machine: Machine, wanted: Defender, facts: Facts | None) -> list[str]:
-    return [] if facts else [f"Defender scans the files that {wanted.process} opens"]
+    if facts:
+        return []
+    return [
+        f"Defender scans the files that {wanted.process} opens" if wanted.process else f"Defender scans {wanted.path}"
+    ]
 
 
 def put(machine: Machine, wanted: Defender, _supplies: Supplies) -> bool:
-    machine.defender.exclude_process(wanted.process)
+    if wanted.process:
+        machine.defender.exclude_process(wanted.process)
+    else:
+        machine.defender.exclude_path(wanted.label)
     return False

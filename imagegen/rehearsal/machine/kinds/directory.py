@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def get(machine: Machine, wanted: Directory) -> Facts | None:
-    return {"exists": True} if machine.files.is_folder(wanted.path) else None
+    return {"exists": True, "open": wanted.open} if machine.files.is_folder(wanted.path) else None
 
 
 def test(_machine: Machine, wanted: Directory, facts: Facts | None) -> list[str]:

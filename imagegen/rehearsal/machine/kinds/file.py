@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.archives import unpack
 from imagegen.rehearsal.machine.files import parent
-from imagegen.rehearsal.machine.kinds.kind import copy_into_place, digest
+from imagegen.rehearsal.machine.kinds.kind import copy_into_place, file_facts
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def get(machine: Machine, wanted: File) -> Facts | None:
     if not machine.files.is_file(wanted.path):
         return None
-    data = machine.files.read(wanted.path)
-    return {"sha256": digest(data), "size": len(data)}
+    return file_facts(machine.files.read(wanted.path))
 
 
 def test(_machine: Machine, wanted: File, facts: Facts | None) -> list[str]:

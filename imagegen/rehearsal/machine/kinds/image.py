@@ -21,16 +21,13 @@ _ATTEMPTS = 4
 
 def get(machine: Machine, wanted: Image) -> Facts | None:
     try:
+        _need(machine, wanted.docker or wanted.ctr)
         return _look(machine, wanted)
-    except RefusedByWindows:
-        # The engine looks for the image of a tarball when its phase begins: there may be no runtime that runs yet.
-        if wanted.artifact:
-            return None
-        raise
+    except RefusedByWindows as refusal:
+        raise RefusedByWindows(f"it could not be looked at: {refusal}") from refusal
 
 
 def _look(machine: Machine, wanted: Image) -> Facts | None:
-    _need(machine, wanted.docker or wanted.ctr)
     if wanted.docker:
         found = docker_store.open_docker(machine).ids().get(docker_store.spell(ImageName.parse(wanted.name)))
         return None if found is None else {"digest": found}

@@ -32,10 +32,12 @@ class Supplies:
     registries: str = ""
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The files of the bundle with their sha256."""
-    signatures: Mapping[str, Signature] = dataclasses.field(default_factory=dict)
-    """The signatures of the plan, by the sha256 of the file."""
+    signatures: Mapping[str, Signature | None] = dataclasses.field(default_factory=dict)
+    """The signatures of the plan, by the sha256 of the file. None: it needs none."""
     checked: set[str] = dataclasses.field(default_factory=set)
     """The sha256 of the files whose signature was found. Each check adds to it."""
+    left_out: list[str] = dataclasses.field(default_factory=list)
+    """The files of an archive that the plan does not list. They are not put on the disk."""
 
     def need_artifact(self) -> str:
         if self.artifact is None:
@@ -54,6 +56,11 @@ class Kind:
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def file_facts(data: bytes) -> Facts:
+    """What a report says of a file."""
+    return {"sha256": digest(data), "size": len(data)}
 
 
 def copy_into_place(machine: Machine, data: bytes, path: str, sha256: str, supplies: Supplies) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.rehearsal.machine.tasks import SERVICE, Task
+from imagegen.rehearsal.machine.tasks import AT_START, SERVICE, Task
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
@@ -18,6 +18,10 @@ _FLAGS = {
     "enabled": "it is not enabled",
     "unconditional": "a setting can keep it from running, or from being ended",
 }
+
+
+# As the engine writes them.
+_ORDER = ("triggers", "actions", "every_s", "repeats_for_s", "delay_s", "limit_s", "start", "ends", "program")
 
 
 def get(machine: Machine, wanted: kinds.Task) -> Facts | None:
@@ -41,13 +45,14 @@ def put(machine: Machine, wanted: kinds.Task, _supplies: Supplies) -> bool:
 
 
 def _planned(wanted: kinds.Task) -> Task:
-    return Task(wanted.name, wanted.program, wanted.arguments, wanted.every_s, wanted.limit_s)
+    task = Task(wanted.name, wanted.program, wanted.arguments, wanted.every_s, wanted.limit_s)
+    return dataclasses.replace(task, triggers=(AT_START,), start="") if wanted.every_s is None else task
 
 
 def _facts(task: Task) -> Facts:
     stored = {name: value for name, value in dataclasses.asdict(task).items() if name not in ("name", "settings")}
     lists = {"triggers": ", ".join(task.triggers), "actions": ", ".join(task.actions)}
-    return {**stored, **lists, "unconditional": not task.hindrances}
+    return {**dict.fromkeys(_ORDER), **stored, **lists, "unconditional": not task.hindrances}
 
 
 def _need_service(machine: Machine) -> None:

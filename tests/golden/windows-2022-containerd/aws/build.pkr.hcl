@@ -45,6 +45,15 @@ build {
     destination = local.report_file
   }
 
+  # imagegen judges the report before the machine is sealed: a rejected report fails the build, and no image is made.
+  # Without imagegen nobody judges it here, and `imagegen publish` does it afterwards.
+  provisioner "shell-local" {
+    except          = var.verdict_pipe == "" ? ["amazon-ebs.image"] : []
+    execute_command = ["/bin/sh", "-c", "read -r verdict < \"$0\" && test \"$verdict\" = accepted", var.verdict_pipe]
+    inline          = ["exit 1"]
+    timeout         = "15m"
+  }
+
   # Sysprep does not shut down the machine: Packer stops it.
   provisioner "windows-shell" {
     script           = "${path.root}/guest/generalise.ps1"

@@ -45,7 +45,12 @@ locals {
   ami_suffix    = "${formatdate("YYYYMMDDhhmmss", local.created)}-${substr(var.image.id, 0, 8)}-${substr(uuidv4(), 0, 6)}"
   instance_type = var.builder_size == "" ? var.aws.instance_types[0] : var.builder_size
   is_spot       = var.aws.spot_price != null
-  image_tags    = merge(local.builder_tags, { imagegen_expires_at = "never" })
+  # What imagegen lets Packer capture is accepted: the image says so from the start, even if imagegen is killed.
+  image_tags = merge(
+    local.builder_tags,
+    { imagegen_expires_at = "never" },
+    { for key in var.verdict_pipe == "" ? [] : ["imagegen_report"] : key => "accepted" },
+  )
 }
 
 source "amazon-ebs" "image" {

@@ -72,7 +72,13 @@ variable "imagegen_version" {
 variable "report_file" {
   type        = string
   default     = ""
-  description = "The file on this machine for the report of the builder. Empty: a file beside the tree."
+  description = "The file on this machine for the report of the builder. Empty: a file of the run, beside the tree."
+}
+
+variable "verdict_pipe" {
+  type        = string
+  default     = ""
+  description = "The named pipe on which `imagegen build` says whether the report is as planned. Empty: nobody says it."
 }
 
 variable "builder_size" {
@@ -82,8 +88,7 @@ variable "builder_size" {
 }
 
 locals {
-  created     = var.created == "" ? timestamp() : var.created
-  report_file = var.report_file == "" ? "${path.root}/../report.json" : var.report_file
+  created = var.created == "" ? timestamp() : var.created
 
   tags = merge(
     var.image.tags,
@@ -102,6 +107,9 @@ locals {
 
   run_id     = var.run_id == "" ? "${formatdate("YYYYMMDD't'hhmmss'z'", local.created)}-packer" : var.run_id
   expires_at = var.expires_at == "" ? timeadd(local.created, "12h") : var.expires_at
+
+  # The report keeps the run of its image: two runs of one tree make two images.
+  report_file = var.report_file == "" ? "${path.root}/../reports/${local.run_id}.json" : var.report_file
 
   # `imagegen janitor` finds the leftovers of a killed run by these tags.
   builder_tags = merge(local.tags, { imagegen_run_id = local.run_id, imagegen_expires_at = local.expires_at })
