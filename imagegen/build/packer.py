@@ -236,9 +236,10 @@ class BuildOutput:
 
 
 _VALIDATE_TIMEOUT_S: Final = 300
-# What Packer prints if a plugin ends at once. A plugin makes its socket in TMPDIR, and Unix limits the path of a socket
-# to 107 characters, of which its own name has 24.
-_NOT_STARTED: Final = "plugin exited before we could connect"
+# What Packer prints if a plugin ends at once: that it ended, or the plugin's last words, whichever Packer sees first.
+# A plugin makes its socket in TMPDIR, and Unix limits the path of a socket to 107 characters, of which its own name has
+# 24.
+_NOT_STARTED: Final = re.compile("plugin exited before we could connect|Error starting plugin server")
 _LONGEST_TMPDIR: Final = 80
 # The user may take any time to answer a question.
 _A_YEAR_S: Final = 365.0 * 24 * 3600
@@ -290,7 +291,7 @@ def validate_tree(
             raise ToolError(str(overdue)) from overdue
         if done.returncode != 0:
             details = [scrub(line, secrets) for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            if len(child_environ.get("TMPDIR", "")) > _LONGEST_TMPDIR and any(_NOT_STARTED in line for line in details):
+            if len(child_environ.get("TMPDIR", "")) > _LONGEST_TMPDIR and any(map(_NOT_STARTED.search, details)):
                 hint = f"set TMPDIR to a folder whose path has at most {_LONGEST_TMPDIR} characters"
                 raise ToolError("Packer's plugin cannot make its socket in TMPDIR", hint=hint, details=details)
             raise RefusedError(f"the tree in {tree} is not {quality}", details=details)

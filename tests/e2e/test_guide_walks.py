@@ -102,7 +102,8 @@ class Desk:
 
     def type(self, command: str) -> Completed:
         """What a shell does with a command of the guide. `ID` is that of the image."""
-        environ = user_environ(self.folder)
+        # Packer's plugin makes its socket among the temporary files, and Unix limits the path of a socket.
+        environ = user_environ(self.folder.parent)
         environ = self.sandbox.child_environ(environ) if self.sandbox else environ
         words = re.sub(r"\bID\b", self.image_id or "ID", command)
         line = f'imagegen() {{ {shlex.quote(sys.executable)} -m imagegen "$@"; }}; {words}'

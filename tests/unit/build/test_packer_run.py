@@ -389,6 +389,7 @@ def test_a_tree_is_refused_with_packers_words(tmp_path: Path, broken: str, messa
     ("folder", "printed", "error"),
     [
         ("/" + "a" * 80, "plugin exited before we could connect", ToolError),
+        ("/" + "a" * 80, "Unrecognized remote plugin message: Error starting plugin server: listen unix", ToolError),
         ("/" + "a" * 79, "plugin exited before we could connect", RefusedError),
         ("/" + "a" * 80, "Error: Unsupported argument", RefusedError),
     ],
