@@ -151,6 +151,7 @@ OF_ANOTHER_CONFIG = {
     "cni/templates/pod-range.txt.j2": "ovn-kubernetes",
     "cni/templates/10-wincni.conf.j2": "wincni",
     "cni/templates/own.conflist.j2": "azure",
+    "cni/templates/own.txt.j2": "azure",
     "cni/templates/10-flannel.conflist.j2": "flannel",
     "cni/templates/kube-proxy-config.yaml.j2": "flannel",
     "cni/templates/net-conf.json.j2": "flannel",
