@@ -20,8 +20,7 @@ GOLDENS := tests/golden tests/signatures tests/attest tests/samples tests/errors
 # The folders with the first half of the fast tests: those that make plans or verify signatures, and import no SDK of a
 # cloud. Both halves take as long.
 FIRST_HALF := $(addprefix tests/,authenticode golden rules signatures $(addprefix unit/,\
-                catalog cli config console describe documents explain pipeline plan render rules settle signing\
-                steps))
+                base catalog config pipeline plan render rules settle steps))
 # The fast tests create many small files: use memory if the system has a folder for it.
 MEMORY  := $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 
@@ -79,14 +78,18 @@ check: $(STAMP) ## Check format, lint and types, and run the fast tests.
 # make all plans, and send five messages per test: a third of the time. Neither half may write pytest's cache.
 .PHONY: fast-first fast-second
 fast-first: FOLDERS := $(FIRST_HALF)
-fast-second: FOLDERS := tests $(addprefix --ignore=,$(FIRST_HALF))
+fast-second: FOLDERS := tests $(addprefix --ignore=,$(FIRST_HALF) tests/rehearsal)
 fast-first fast-second: $(STAMP)
 	@TMPDIR=$(MEMORY) $(PYTEST) -q -p no:logging -p no:cacheprovider -m "not e2e" $(FOLDERS) >$(VENV)/$@.txt 2>&1; \
 	  status=$$?; cat $(VENV)/$@.txt; exit $$status
 
+.PHONY: check-rehearsal
+check-rehearsal: $(STAMP) ## Run the fast tests of the rehearsal: the stand-ins of clouds, machine and node.
+	@TMPDIR=$(MEMORY) $(PYTEST) -q -p no:logging -m "not e2e" tests/rehearsal
+
 # A rehearsal mostly waits for its programs: four at once keep two cores busy.
 .PHONY: test
-test: check ## Run all tests: the check, then whole rehearsals with real Packer.
+test: check check-rehearsal ## Run all tests: the fast ones, then whole rehearsals with real Packer.
 	$(IMAGEGEN) tools
 	$(PYTEST) -q -n 4 -m e2e
 

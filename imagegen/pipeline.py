@@ -1,7 +1,7 @@
 """The whole product, in order: load -> lock -> resolve -> render -> write -> check -> build -> record -> publish.
 
-Each command runs the first stages of this pipeline. `imagegen.loading` is its first stage. The type of a value shows
-its stage:
+Each command runs the first stages of this pipeline. `imagegen.plan.loading` is its first stage. The type of a value
+shows its stage:
 ImageConfig (loaded) -> PreparedTarget (settled) -> BuildPlan (resolved) -> tree (rendered) -> CloudImage (built) ->
 Published -> ImageManifest.
 """
@@ -14,31 +14,37 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import imagegen
-from imagegen.artifacts.credentials import PrivateHosts, Ways, address_texts, encode_addresses
-from imagegen.artifacts.crl_use import CrlUse
-from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.image_mirror import tarball_requests
-from imagegen.artifacts.lock import Lock, StoredLock
-from imagegen.artifacts.registry_credentials import builder_variable, read_credentials, secret_forms
-from imagegen.artifacts.request import ArtifactRequest
-from imagegen.artifacts.signature_request import SignatureRequest, TrustSources
+from imagegen.base.canonical import digest
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError, PublishError, RefusedError
+from imagegen.base.files import write_tree
+from imagegen.base.hosts import HostPolicy
+from imagegen.build.doctor import reject_failed_checks
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
 from imagegen.build.toolchain import Toolchain
 from imagegen.build.tools import find_tools
 from imagegen.build.verdict import VerdictPipe
-from imagegen.canonical import digest
-from imagegen.console import Console
-from imagegen.doctor import reject_failed_checks
-from imagegen.errors import BuildError, PublishError, RefusedError, errors_of
-from imagegen.files import write_tree
-from imagegen.hosts import HostPolicy
+from imagegen.fetch.credentials import PrivateHosts, Ways, address_texts, encode_addresses
+from imagegen.fetch.lock import Lock, StoredLock
+from imagegen.fetch.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_lock
+from imagegen.fetch.policy import download_credentials, host_policy
+from imagegen.fetch.request import ArtifactRequest
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
-from imagegen.loading import Loaded, reject_unimplemented
-from imagegen.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_lock
-from imagegen.manifest.model import ImageManifest
-from imagegen.manifest.record import (
+from imagegen.oci.image_lookup import ImageRequest
+from imagegen.oci.image_mirror import tarball_requests
+from imagegen.oci.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
+from imagegen.plan.loading import Loaded, reject_unimplemented
+from imagegen.plan.model import BuildPlan
+from imagegen.plan.release_record import with_release_record
+from imagegen.plan.resolve import Decision, resolve
+from imagegen.providers import CloudImage, Published, RunFacts
+from imagegen.providers.provider import Provider, provider
+from imagegen.providers.storage import Sign, storages
+from imagegen.record.manifest import ImageManifest
+from imagegen.record.record import (
     FinishedBuild,
     PlannedImage,
     accept_built,
@@ -50,21 +56,16 @@ from imagegen.manifest.record import (
     record_artifacts,
     warn_of_kept_record,
 )
-from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
-from imagegen.plan.download_policy import download_credentials, host_policy
-from imagegen.plan.model import BuildPlan
-from imagegen.plan.release_record import with_release_record
-from imagegen.plan.resolve import Decision, resolve
-from imagegen.plan.signatures import signature_requests, trust_sources
-from imagegen.providers import CloudImage, Published, RunFacts
-from imagegen.providers.provider import Provider, provider
-from imagegen.providers.storage import Sign, storages
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.settle.spec import Spec
+from imagegen.settle.target_keys import errors_of
 from imagegen.settle.trust import with_authorities
-from imagegen.signing.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
-from imagegen.signing.shipped import read_shipped
 from imagegen.steps.evaluate import EvaluatedStep
+from imagegen.trust.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
+from imagegen.trust.crl_use import CrlUse
+from imagegen.trust.policy import signature_requests, trust_sources
+from imagegen.trust.shipped import read_shipped
+from imagegen.trust.signature_request import SignatureRequest, TrustSources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,8 +171,8 @@ def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> De
     signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec, crls), crls)
     if spec.facts.all_signed:
         # The libraries that read signatures are slow to import.
-        from imagegen.signing.own import sign_scripts
-        from imagegen.signing.publishers import LockedDownloads
+        from imagegen.trust.own import sign_scripts
+        from imagegen.trust.publishers import LockedDownloads
 
         advice = sign_advice(target.loaded.file, target.name)
         downloads = LockedDownloads(target.signatures, lock.artifacts)

@@ -12,11 +12,11 @@ import zipfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from imagegen.canonical import canonical
+from imagegen.base.canonical import canonical
+from imagegen.base.templating import render_text
 from imagegen.plan.model import BuildPlan, Phase, PlannedResource
 from imagegen.plan.resolve import Decision
-from imagegen.resources import release_record
-from imagegen.templating import render_text
+from imagegen.steps import release_record
 
 if TYPE_CHECKING:
     from imagegen.providers.provider import Provider

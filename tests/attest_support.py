@@ -19,13 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase, lock_bytes
-from imagegen.attest.attest import make_documents
-from imagegen.attest.document_files import DocumentFiles
-from imagegen.attest.envelope import sign
-from imagegen.attest.keys import SigningKey, VerifyingKey, read_signing_key, read_verifying_key
-from imagegen.attest.manifest_file import read_manifest
-from imagegen.attest.verify import Check, VerifyRequest, verify
+from imagegen.fetch.lock import Lock, LockedArtifact, LockedBase, lock_bytes
+from imagegen.record.attest import make_documents
+from imagegen.record.document_files import DocumentFiles
+from imagegen.record.envelope import sign
+from imagegen.record.keys import SigningKey, VerifyingKey, read_signing_key, read_verifying_key
+from imagegen.record.manifest_file import read_manifest
+from imagegen.record.verify import Check, VerifyRequest, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any, cast
 import hypothesis
 import pytest
 
-from imagegen import contents, loading, pipeline
-from imagegen.artifacts.archive import find_type, read_members
-from imagegen.artifacts.image_lookup import Answer, LockedImage, look_up_image
-from imagegen.artifacts.image_mirror import ImageMirror, tarball_requests
-from imagegen.artifacts.image_tarball import read_image_tarball
-from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
-from imagegen.contents import SHIPPED, Contents
-from imagegen.documents import yaml
-from imagegen.plan import context
+from imagegen import pipeline
+from imagegen.base import contents
+from imagegen.base.contents import SHIPPED, Contents
+from imagegen.config import yaml
+from imagegen.fetch.lock import Lock, LockedArtifact, LockedBase
+from imagegen.inspect.archive import find_type, read_members
+from imagegen.oci.image_lookup import Answer, LockedImage, look_up_image
+from imagegen.oci.image_mirror import ImageMirror, tarball_requests
+from imagegen.oci.image_tarball import read_image_tarball
+from imagegen.plan import context, loading
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
 from imagegen.rehearsal import artifacts
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 
     from botocore.awsrequest import AWSResponse
 
-    from imagegen.artifacts.archive import ArchiveFormat
-    from imagegen.artifacts.request import ArtifactRequest, Override
-    from imagegen.documents.own_files import OwnFile
+    from imagegen.config.own_files import OwnFile
+    from imagegen.fetch.request import ArtifactRequest, Override
+    from imagegen.inspect.archive import ArchiveFormat
     from imagegen.plan.resolve import Decision
     from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.releases import PublishedFile

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imagegen.base.contents import ROLES
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers
-from imagegen.contents import ROLES
 from imagegen.rehearsal.boot.model import Ended, Process
 from imagegen.rehearsal.machine import stock_windows
 from imagegen.rehearsal.machine.registry import Value

@@ -9,16 +9,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen import loading, pipeline
-from imagegen.artifacts.opened import open_artifacts
-from imagegen.artifacts.signatures import check_signatures
+from imagegen import pipeline
 from imagegen.authenticode.trust import load_trust
+from imagegen.inspect.opened import open_artifacts
+from imagegen.plan import loading
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
-from imagegen.signing.block import is_script
-from imagegen.signing.own import list_own_scripts
-from imagegen.signing.shipped import read_shipped
+from imagegen.trust.block import is_script
+from imagegen.trust.own import list_own_scripts
+from imagegen.trust.shipped import read_shipped
+from imagegen.trust.signatures import check_signatures
 from tests.authenticode.pki import CODE, STAMP, Identity, issue
 from tests.authenticode.signing import Options, sign_pe, sign_script
 from tests.conftest import REPOSITORY, load_today, make_test_lock
@@ -26,9 +27,9 @@ from tests.conftest import REPOSITORY, load_today, make_test_lock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imagegen.artifacts.lock import Lock
+    from imagegen.fetch.lock import Lock
     from imagegen.rehearsal.artifacts import Sign
-    from imagegen.signing.listing import ListedScript
+    from imagegen.trust.listing import ListedScript
 
 SIGNED = "signed"
 _SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"

@@ -15,7 +15,7 @@ from imagegen.authenticode.contents import (
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import FileKind
 from imagegen.authenticode.subject import Subject, read_whole
-from imagegen.lines import counted
+from imagegen.base.lines import counted
 
 _BY_LENGTH: Final = {20: "sha1", 32: "sha256"}
 _HEX: Final = re.compile("[0-9A-Fa-f]+")

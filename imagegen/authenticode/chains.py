@@ -23,7 +23,7 @@ from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import SEVERITY, Certificate, Trust, TrustedRoot, Verdict
 from imagegen.authenticode.revocation import find_revocation
 from imagegen.authenticode.usages import ANY_USAGE, usage_names
-from imagegen.lines import counted
+from imagegen.base.lines import counted
 
 LONGEST_CHAIN: Final = 10
 # Over all chains of one signer: the certificates that are looked at, and the signatures of CAs that are verified.

@@ -14,7 +14,7 @@ from imagegen.authenticode.contents import SignedDigest
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import FileKind
 from imagegen.authenticode.subject import Subject, file_size
-from imagegen.lines import counted
+from imagegen.base.lines import counted
 
 _SIGNATURE: Final = "\5DigitalSignature".encode("utf-16-le")
 _EXTENDED: Final = "\5MsiDigitalSignatureEx".encode("utf-16-le")

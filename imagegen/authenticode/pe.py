@@ -14,7 +14,7 @@ from imagegen.authenticode.contents import PE_IMAGE
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import FileKind
 from imagegen.authenticode.subject import Subject, file_size, hash_ranges, read_exactly
-from imagegen.lines import counted
+from imagegen.base.lines import counted
 
 LARGEST_TABLE: Final = 16 * 1024 * 1024
 _DOS_HEADER: Final = 64

@@ -15,7 +15,7 @@ from imagegen.authenticode.contents import SignedDigest
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import FileKind
 from imagegen.authenticode.subject import Subject, read_whole
-from imagegen.lines import counted
+from imagegen.base.lines import counted
 
 LARGEST_SCRIPT: Final = 16 * 1024 * 1024
 _HASH_COMMENT: Final = ("# ", "")

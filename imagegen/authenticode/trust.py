@@ -16,7 +16,7 @@ from imagegen.authenticode.model import OWN_ROOTS, Certificate, SignerStrength, 
 from imagegen.authenticode.revocation import read_revocation_lists
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.usages import TIME_STAMPING
-from imagegen.lines import counted
+from imagegen.base.lines import counted
 
 LARGEST_BUNDLE: Final = 16 * 1024 * 1024
 _MOST_CERTIFICATES: Final = 5_000

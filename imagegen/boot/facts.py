@@ -7,7 +7,7 @@ from imagegen.boot.network_facts import NetworkPolicies as NetworkPolicies
 from imagegen.boot.network_facts import PodNetwork as PodNetwork
 from imagegen.boot.sealed import Sealed
 from imagegen.boot.upkeep import Drift, Rejoin, Upgrade
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 PluginEnd = Literal["done", "failed", "not run"]
 

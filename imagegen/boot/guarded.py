@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from imagegen.boot.facts import Access
-from imagegen.resources.accounts import TRUSTED
+from imagegen.steps.accounts import TRUSTED
 
 _READ: Final = frozenset({"Read", "ReadAndExecute"})
 _CREATE: Final = _READ | {"CreateFiles, AppendData"}

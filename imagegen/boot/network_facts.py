@@ -1,6 +1,6 @@
 """What was found about the network of pods on a machine that was started from an image."""
 
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 
 class PodNetwork(Strict):

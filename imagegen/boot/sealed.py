@@ -1,6 +1,6 @@
 """What was found of the sealing: what it left in the image, and the release record on the node."""
 
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 
 class ReleaseRecord(Strict):

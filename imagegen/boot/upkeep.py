@@ -1,6 +1,6 @@
 """What was found when an administrator looked after a node that had come up: facts of later commands."""
 
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 
 class Drift(Strict):

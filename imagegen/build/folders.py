@@ -7,7 +7,7 @@ from pathlib import Path
 
 import filelock
 
-from imagegen.errors import RefusedError, ToolError
+from imagegen.base.errors import RefusedError, ToolError
 
 
 @contextlib.contextmanager

@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from imagegen.base.errors import ToolError
+from imagegen.base.files import replace_folder
+from imagegen.base.lines import counted
+from imagegen.base.signals import as_finished, stop_signals
 from imagegen.build import environment
 from imagegen.build.release import LAST_LINES, ToolContext, install_plugin, last_lines
 from imagegen.build.toolchain import PACKER, NeededPlugin, Pin
-from imagegen.errors import ToolError
-from imagegen.files import replace_folder
-from imagegen.lines import counted
-from imagegen.signals import as_finished, stop_signals
 
 # Measured on two cores with an empty Go cache: 260 s for the slowest.
 _BUILD_TIMEOUT_S: Final = 3600

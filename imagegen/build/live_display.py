@@ -12,10 +12,10 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from imagegen.base.console import Console, seconds
+from imagegen.base.lines import one_line, shown_size
 from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
 from imagegen.build.progress import LineDisplay, duration
-from imagegen.console import Console, seconds
-from imagegen.lines import one_line, shown_size
 
 _BAD = frozenset({"failed", "drifted"})
 

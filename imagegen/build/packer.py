@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError, RefusedError, ToolError
 from imagegen.build import environment, process
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
 from imagegen.build.guest_logs import FILE, GuestLogs
@@ -22,8 +24,6 @@ from imagegen.build.progress import Display
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
 from imagegen.build.verdict import VerdictPipe
-from imagegen.console import Console
-from imagegen.errors import BuildError, RefusedError, ToolError
 
 _SHOWN_LINES: Final = 15
 _SHOWN_ERRORS: Final = 5

@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from imagegen.base.errors import ToolError
+from imagegen.base.signals import stop_signals
 from imagegen.build import supervisor
 from imagegen.build.supervisor import Grace, Orphan, Task
-from imagegen.errors import ToolError
-from imagegen.signals import stop_signals
 
 _READ_SIZE: Final = 65536
 _WATCH_S: Final = 0.2

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
+from imagegen.base.console import Console, seconds
+from imagegen.base.lines import counted, shown_size
 from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
 from imagegen.build.packer_output import OutputLine
-from imagegen.console import Console, seconds
-from imagegen.lines import counted, shown_size
 
 # Packer prints these once per tag and per attribute. They are only logged.
 _NOISE = ("Adding tag: ", "-> ", "Setting a ")

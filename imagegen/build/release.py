@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from imagegen.artifacts.connection import UnreachableError, read_starts
-from imagegen.artifacts.download import fetch
+from imagegen.base.console import Console
+from imagegen.base.errors import ConfigError, RefusedError, VerificationError
+from imagegen.base.files import replace_folder
 from imagegen.build import environment
 from imagegen.build.process import Completed, ProgramRunner, ProgramStreamer
 from imagegen.build.toolchain import PACKER, NeededPlugin
-from imagegen.console import Console
-from imagegen.errors import ConfigError, RefusedError, VerificationError
-from imagegen.files import replace_folder
+from imagegen.fetch.connection import UnreachableError, read_starts
+from imagegen.fetch.download import fetch
 
 HOST: Final = "releases.hashicorp.com"
 FINGERPRINT: Final = "C874011F0AB405110D02105534365D9472D7468F"

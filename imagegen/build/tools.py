@@ -20,15 +20,15 @@ from typing import Final
 import pydantic
 from packaging.version import InvalidVersion, Version
 
-from imagegen.artifacts.connection import UnreachableError
+from imagegen.base.console import Console
+from imagegen.base.errors import ToolError
+from imagegen.base.files import write_file
 from imagegen.build import environment, go_build, process
 from imagegen.build.folders import locked
 from imagegen.build.process import ProgramRunner, ProgramStreamer
 from imagegen.build.release import OfficialReleases, ToolContext, install_released
 from imagegen.build.toolchain import LOWEST_PACKER, NeededPlugin, Plugin, Toolchain
-from imagegen.console import Console
-from imagegen.errors import ToolError
-from imagegen.files import write_file
+from imagegen.fetch.connection import UnreachableError
 
 # Enough for a slow machine to download or build Packer and its plugins one after another.
 _LOCK_WAIT_S: Final = 3600

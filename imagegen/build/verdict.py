@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from imagegen.errors import ToolError
+from imagegen.base.errors import ToolError
 
 
 class VerdictPipe(contextlib.AbstractContextManager["VerdictPipe"]):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from imagegen.contents import CATALOG
+from imagegen.base.contents import CATALOG
 from imagegen.providers.registry import PROVIDERS, provider_folder, provider_folders
 
 JsonObject = dict[str, Any]

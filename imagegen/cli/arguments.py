@@ -13,21 +13,23 @@ from types import ModuleType
 
 import click
 
-from imagegen import loading, locking, pipeline
-from imagegen.artifacts.lock import Lock, read_lock
+from imagegen import pipeline
+from imagegen.base.console import Console, make_console
+from imagegen.base.errors import ConfigError, ImagegenError, ToolError
+from imagegen.base.lines import one_line
 from imagegen.build.packer import OnError
 from imagegen.cli.messages import messages
 from imagegen.cli.options import REHEARSAL_LABEL, load_config, parse_labels, today
 from imagegen.cli.output import error_text, print_as, print_manifest
-from imagegen.console import Console, make_console
-from imagegen.errors import ConfigError, ImagegenError, ToolError
-from imagegen.lines import one_line
-from imagegen.loading import ConfigRequest, Loaded
-from imagegen.locking import default_lock, lock_command
-from imagegen.manifest.model import ImageManifest
+from imagegen.fetch import locking
+from imagegen.fetch.lock import Lock, read_lock
+from imagegen.fetch.locking import default_lock, lock_command
 from imagegen.pipeline import PreparedTarget
+from imagegen.plan import loading
+from imagegen.plan.loading import ConfigRequest, Loaded
 from imagegen.plan.resolve import Decision
 from imagegen.providers import RunFacts
+from imagegen.record.manifest import ImageManifest
 
 
 def prepare_targets(loaded: Loaded, target: str | None) -> list[PreparedTarget]:

@@ -7,14 +7,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, get_args
 
-from imagegen.artifacts.archive import NAMES, ArchiveFormat
-from imagegen.artifacts.members import find_ambiguous, is_program
+from imagegen.base.lines import counted
 from imagegen.cli.override_fit import find_missing, find_overrides
-from imagegen.lines import counted
+from imagegen.inspect.archive import NAMES, ArchiveFormat
+from imagegen.inspect.members import find_ambiguous, is_program
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.found_signature import FoundSignature
-    from imagegen.artifacts.inspect import InspectedFile, Inspection
+    from imagegen.inspect.inspect import InspectedFile, Inspection
+    from imagegen.trust.found_signature import FoundSignature
 
 Override = dict[str, str]
 """The keys and values of an override."""

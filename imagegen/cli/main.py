@@ -14,11 +14,11 @@ from typing import Final, NoReturn, TextIO
 import click
 
 import imagegen
+from imagegen.base.errors import ExitCode, ImagegenError
+from imagegen.base.lines import joined
 from imagegen.cli.messages import Messages
 from imagegen.cli.output import error_text, usage_text
 from imagegen.cli.verb import make_verbs
-from imagegen.errors import ExitCode, ImagegenError
-from imagegen.lines import joined
 
 VERBS: Final = {
     "artifacts": "Inspect, mirror and cache downloads.",

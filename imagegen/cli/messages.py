@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from imagegen.console import Console
+    from imagegen.base.console import Console
 
 _COLOURS: Final = {"error": "red", "warning": "yellow", "hint": "cyan"}
 _LEADS: Final = r"(?m)(?:(?<=: )|^)( *)(error|warning|hint):(?= )"

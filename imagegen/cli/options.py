@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
-from imagegen import loading
+from imagegen.base.errors import ConfigError
+from imagegen.base.files import check_name
+from imagegen.base.lines import counted, one_line
 from imagegen.cli.messages import messages
-from imagegen.errors import ConfigError
-from imagegen.files import check_name
-from imagegen.lines import counted, one_line
-from imagegen.loading import ConfigRequest, Loaded
+from imagegen.plan import loading
+from imagegen.plan.loading import ConfigRequest, Loaded
 
 
 def _check_folder(_context: click.Context, _option: click.Parameter, folder: Path) -> Path:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from imagegen.lines import counted, joined, one_line, without_brackets
+from imagegen.base.lines import counted, joined, one_line, without_brackets
 
 if TYPE_CHECKING:
-    from imagegen.errors import ImagegenError, Problem
-    from imagegen.manifest.model import ImageManifest
+    from imagegen.base.errors import ImagegenError, Problem
+    from imagegen.record.manifest import ImageManifest
 
 
 def error_text(error: ImagegenError) -> str:

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen import loading
-from imagegen.artifacts.base_url import is_archive
-from imagegen.artifacts.members import is_program
 from imagegen.catalog.facts import table
+from imagegen.fetch.base_url import is_archive
+from imagegen.inspect.members import is_program
+from imagegen.plan import loading
 
 if TYPE_CHECKING:
     from imagegen.steps.model import ArtifactMeta, Step

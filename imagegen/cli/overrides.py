@@ -4,9 +4,9 @@ import dataclasses
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from imagegen import loading
 from imagegen.catalog.facts import table
 from imagegen.config.schema import Known
+from imagegen.plan import loading
 from imagegen.rules.unimplemented import notes
 
 

@@ -5,10 +5,10 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from imagegen.errors import ConfigError
-from imagegen.lines import counted
-from imagegen.manifest.model import ImageManifest
-from imagegen.manifest.store import Listing, LocalStore
+from imagegen.base.errors import ConfigError
+from imagegen.base.lines import counted
+from imagegen.record.manifest import ImageManifest
+from imagegen.record.store import Listing, LocalStore
 
 _ID: Final = re.compile(r"[0-9A-Fa-f]{1,64}")
 

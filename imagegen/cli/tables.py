@@ -4,8 +4,8 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from imagegen.documents.problems import closest, nearest, quoted
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
+from imagegen.config.problems import closest, nearest, quoted
 
 # A narrower terminal would break words, and longer lines are hard to read.
 _NARROWEST, _WIDEST = 60, 100

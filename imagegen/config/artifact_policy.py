@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
+from imagegen.base.errors import InvalidValue
+from imagegen.config.problems import quoted, type_of
 from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, Registry, RelativePath, UrlPath
-from imagegen.documents.problems import quoted, type_of
-from imagegen.errors import InvalidValue
 from imagegen.providers.registry import PROVIDERS
 from imagegen.providers.settings import EnvName
-from imagegen.resources.model import PastedSha256, Strict
+from imagegen.steps.resource import PastedSha256, Strict
 
 if TYPE_CHECKING:
     Cloud = str

@@ -10,8 +10,8 @@ from typing import Final
 import pydantic
 
 from imagegen.config.model import ImageConfig
-from imagegen.documents.problems import models_in
-from imagegen.documents.yaml import YamlPath
+from imagegen.config.problems import models_in
+from imagegen.config.yaml import YamlPath
 
 _MARKS: Final[Mapping[object, str]] = {dict: ".*", list: "[]"}
 

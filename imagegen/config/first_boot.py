@@ -6,7 +6,7 @@ import pydantic
 
 from imagegen.config.value_types import Version
 from imagegen.providers.registry import PROVIDERS, part
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 # cloudbase-init's name for a plugin or service: a Python class with its modules.
 ClassName = Annotated[

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pydantic
 
+from imagegen.base.errors import ConfigError, Problem
 from imagegen.catalog.facts import hint_for
+from imagegen.config.compose import compose
 from imagegen.config.fields import is_string
 from imagegen.config.model import ImageConfig
-from imagegen.documents.compose import compose
-from imagegen.documents.problems import model_problems, nearest, place_of, quoted
-from imagegen.documents.yaml import Document, YamlPath
-from imagegen.errors import ConfigError, Problem
+from imagegen.config.problems import model_problems, nearest, place_of, quoted
+from imagegen.config.yaml import Document, YamlPath
 
 Names = Callable[[Document], Collection[str]]
 """Finds the known names, given a config: its steps decide which names there are."""

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 
 import pydantic
 
+from imagegen.base.errors import InvalidValue
 from imagegen.config.artifact_policy import ArtifactPolicy, AskedOverride, is_url
 from imagegen.config.first_boot import CloudbaseInit, Ssh
 from imagegen.config.node import Cni, HostNames, ImageTarball, Kubernetes, Proxy, RegistryCredentials, Runtime, Windows
@@ -23,9 +24,8 @@ from imagegen.config.value_types import (
     StepOption,
     Version,
 )
-from imagegen.documents.yaml import YamlPath
-from imagegen.errors import InvalidValue
-from imagegen.resources.model import Name, PastedSha256, Strict, WindowsPath
+from imagegen.config.yaml import YamlPath
+from imagegen.steps.resource import Name, PastedSha256, Strict, WindowsPath
 
 # Their names on the machine begin with two digits.
 _MOST_SCRIPTS: Final = 99

@@ -21,7 +21,7 @@ from imagegen.config.value_types import (
     Version,
 )
 from imagegen.providers.settings import EnvName
-from imagegen.resources.model import PastedSha256, Strict
+from imagegen.steps.resource import PastedSha256, Strict
 
 if TYPE_CHECKING:
     CniPlugin = str

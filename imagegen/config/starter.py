@@ -12,10 +12,10 @@ import pydantic
 
 from imagegen.catalog.facts import minor
 from imagegen.config.model import ImageConfig
+from imagegen.config.problems import model_problems
 from imagegen.config.reference import flow
 from imagegen.config.schema import MODELINE
-from imagegen.documents.problems import model_problems
-from imagegen.documents.yaml import Document, YamlPath, dotted
+from imagegen.config.yaml import Document, YamlPath, dotted
 from imagegen.providers.questions import all_questions, find_additions
 
 _PATHS: Mapping[str, YamlPath] = {

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import pydantic
 
-from imagegen.errors import InvalidValue
+from imagegen.base.errors import InvalidValue
 from imagegen.providers.registry import PROVIDERS, part
 from imagegen.providers.settings import TargetSettings
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 # The name becomes part of the names of folders and files, and a key of the lock.
 NAME: Final = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import pydantic
 
-from imagegen.documents.problems import quoted
-from imagegen.errors import InvalidValue
+from imagegen.base.errors import InvalidValue
+from imagegen.config.problems import quoted
 
 _LONGEST_HOST: Final = 253
 _LONGEST_LABEL: Final = 63

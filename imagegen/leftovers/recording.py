@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic
 
-from imagegen.build import journal
-from imagegen.build.journal import Entry, RecordedRun
+from imagegen.base.errors import BuildError, ImagegenError, RefusedError
 from imagegen.build.packer import OnError, PackerError
-from imagegen.errors import BuildError, ImagegenError, RefusedError
+from imagegen.leftovers import journal
+from imagegen.leftovers.journal import Entry, RecordedRun
 from imagegen.leftovers.sweep import Place, Swept, leftovers_of, place_of
 from imagegen.providers import Leftover, RunFacts
 from imagegen.providers.provider import provider
@@ -26,7 +26,7 @@ from imagegen.providers.tags import run_ids
 from imagegen.providers.time_limits import Deadline
 
 if TYPE_CHECKING:
-    from imagegen.console import Console
+    from imagegen.base.console import Console
     from imagegen.plan.model import BuildPlan
 
 # For Packer's clean-up, and for clocks that differ.

@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from imagegen.build import journal
-from imagegen.build.journal import RecordedRun
-from imagegen.errors import ImagegenError
+from imagegen.base.errors import ImagegenError
+from imagegen.leftovers import journal
+from imagegen.leftovers.journal import RecordedRun
 from imagegen.providers import Leftover, RunFacts
 from imagegen.providers.provider import provider
 from imagegen.providers.settings import TargetSettings
@@ -22,7 +22,7 @@ from imagegen.providers.tags import run_ids
 from imagegen.providers.time_limits import Deadline
 
 if TYPE_CHECKING:
-    from imagegen.console import Console
+    from imagegen.base.console import Console
 
 # Images and their parts.
 IMAGE_KINDS: Final = frozenset({"image", "copied image", "gallery version", "snapshot"})

@@ -11,20 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.mirror_layout import Index, IndexedFile, IndexedImage
-from imagegen.artifacts.parallel import results_of, run_all
-from imagegen.artifacts.request import ArtifactRequest, shown_url
-from imagegen.errors import ConfigError, VerificationError
-from imagegen.lines import counted
+from imagegen.base.errors import ConfigError, VerificationError
+from imagegen.base.lines import counted
+from imagegen.base.parallel import results_of, run_all
+from imagegen.fetch.request import ArtifactRequest, shown_url
 from imagegen.mirror.folder import open_folder
 from imagegen.mirror.images import RESUME_HINT, ImageCopier, WantedImage
 from imagegen.mirror.index import add_to_index, read_index
 from imagegen.mirror.paths import file_path, reject_overlaps, served_path
 from imagegen.mirror.source import Origin, Place, Source
+from imagegen.oci.mirror_layout import Index, IndexedFile, IndexedImage
 from imagegen.providers.storage import storages
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.lock import LockedArtifact
+    from imagegen.fetch.lock import LockedArtifact
     from imagegen.providers import RunFacts
     from imagegen.providers.storage import FileStore, Storage
 

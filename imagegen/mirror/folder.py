@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from imagegen.errors import RefusedError, VerificationError
-from imagegen.files import locking, open_regular, read_file, scratch_folder
+from imagegen.base.errors import RefusedError, VerificationError
+from imagegen.base.files import locking, open_regular, read_file, scratch_folder
 from imagegen.providers.storage import FileStore, StoredFile
 
 # In the mirror itself: a file can be moved into its place only within one file system.

@@ -7,16 +7,16 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.registry import ask_over_https
-from imagegen.locking import open_cache
+from imagegen.fetch.locking import open_cache
 from imagegen.mirror.fill import Filled, OwnUrl, WantedFile, fill, open_mirror
 from imagegen.mirror.images import WantedImage
 from imagegen.mirror.source import Origin, Source
+from imagegen.oci.registry import ask_over_https
 from imagegen.plan.context import artifact_requests
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.lock import Lock
-    from imagegen.console import Console
+    from imagegen.base.console import Console
+    from imagegen.fetch.lock import Lock
     from imagegen.pipeline import PreparedTarget
     from imagegen.providers import RunFacts
 

@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.credentials import with_credentials
-from imagegen.artifacts.download import LIMIT_BYTES, StatusError, writing
-from imagegen.artifacts.image_mirror import ImageMirror
-from imagegen.artifacts.mirror_layout import (
+from imagegen.base.errors import ImagegenError, RefusedError
+from imagegen.base.parallel import results_of, run_all
+from imagegen.fetch.credentials import with_credentials
+from imagegen.fetch.download import LIMIT_BYTES, StatusError, writing
+from imagegen.mirror.source import Origin, Place, Source
+from imagegen.oci.image_manifest import Blob, ImageManifest, config_digest, read_manifest
+from imagegen.oci.image_mirror import ImageMirror
+from imagegen.oci.mirror_layout import (
     Index,
     IndexedImage,
     IndexedTarball,
@@ -25,15 +29,11 @@ from imagegen.artifacts.mirror_layout import (
     image_key,
     tarball_path,
 )
-from imagegen.artifacts.parallel import results_of, run_all
-from imagegen.artifacts.registry_client import NotThereError, RegistryClient, clients_for
-from imagegen.errors import ImagegenError, RefusedError
-from imagegen.mirror.image_manifest import Blob, ImageManifest, config_digest, read_manifest
-from imagegen.mirror.source import Origin, Place, Source
-from imagegen.mirror.tarball import layout_documents, write_tarball
+from imagegen.oci.registry_client import NotThereError, RegistryClient, clients_for
+from imagegen.oci.tarball import layout_documents, write_tarball
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.image_lookup import ImageRequest, LockedImage
+    from imagegen.oci.image_lookup import ImageRequest, LockedImage
     from imagegen.providers.storage import FileStore
 
 RESUME_HINT: Final = "finished copies are kept: run it again"

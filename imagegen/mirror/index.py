@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pydantic
 
-from imagegen.artifacts.mirror_layout import INDEX, Index, IndexedFile, IndexedImage
-from imagegen.errors import PublishError, RefusedError
+from imagegen.base.errors import PublishError, RefusedError
+from imagegen.oci.mirror_layout import INDEX, Index, IndexedFile, IndexedImage
 
 if TYPE_CHECKING:
     from imagegen.providers.storage import FileStore

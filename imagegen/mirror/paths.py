@@ -11,8 +11,8 @@ import urllib.parse
 from collections.abc import Iterable
 from typing import Final
 
-from imagegen.artifacts.mirror_layout import IMAGES, INDEX
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
+from imagegen.oci.mirror_layout import IMAGES, INDEX
 
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 # What no file system takes, or takes for something else.

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.cache import Cache
-from imagegen.artifacts.credentials import Address, PrivateHosts
-from imagegen.artifacts.download import Download, check_digest, writing
-from imagegen.artifacts.request import shown_url
-from imagegen.errors import VerificationError
-from imagegen.hosts import HostPolicy
+from imagegen.base.errors import VerificationError
+from imagegen.base.hosts import HostPolicy
+from imagegen.fetch.cache import Cache
+from imagegen.fetch.credentials import Address, PrivateHosts
+from imagegen.fetch.download import Download, check_digest, writing
+from imagegen.fetch.request import shown_url
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.image_lookup import Ask
-    from imagegen.console import Console
+    from imagegen.base.console import Console
+    from imagegen.oci.image_lookup import Ask
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.image_lookup import ImageRequest
-from imagegen.artifacts.request import ArtifactRequest, Override
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import paths, table
-from imagegen.errors import ConfigError
-from imagegen.plan.download_policy import host_of, host_policy, with_mirror, with_publishing
-from imagegen.resources.image_name import ImageName
+from imagegen.fetch.policy import host_of, host_policy, with_mirror, with_publishing
+from imagegen.fetch.request import ArtifactRequest, Override
+from imagegen.oci.image_lookup import ImageRequest
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
+from imagegen.steps.image_name import ImageName
 from imagegen.steps.model import Step, StepMeta
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.artifacts.members import (
+from imagegen.fetch.request import TakenFile
+from imagegen.inspect.members import (
     NotInArchiveError,
     describe,
     file_name,
@@ -17,14 +18,13 @@ from imagegen.artifacts.members import (
     find_member,
     is_program,
 )
-from imagegen.artifacts.request import TakenFile
-from imagegen.resources.kinds import EXTRACTABLE
+from imagegen.steps.kinds import EXTRACTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imagegen.artifacts.lock import LockedArtifact
-    from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.fetch.lock import LockedArtifact
+    from imagegen.fetch.request import ArtifactRequest
 
 Fitted = tuple[str, dict[str, Any]]
 """A kind of resource and its fields."""

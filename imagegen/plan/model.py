@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from imagegen.artifacts.request import place_of
-from imagegen.canonical import digest
+from imagegen.base.canonical import digest
+from imagegen.fetch.request import place_of
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING, Final
 
+from imagegen.base.errors import WARNING, Problem
 from imagegen.catalog.facts import table
-from imagegen.errors import WARNING, Problem
-from imagegen.resources.accounts import TRUSTED
+from imagegen.steps.accounts import TRUSTED
 
 if TYPE_CHECKING:
     from imagegen.steps.evaluate import Draft, EvaluatedStep

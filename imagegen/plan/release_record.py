@@ -12,8 +12,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import imagegen
-from imagegen.artifacts.request import shown_url
-from imagegen.resources.release_record import SOURCE
+from imagegen.fetch.request import shown_url
+from imagegen.steps.release_record import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from imagegen.artifacts.image_mirror import tarball_requests
-from imagegen.artifacts.lock import Lock
-from imagegen.artifacts.request import host_of
+from imagegen.base.errors import ERROR, ConfigError, Problem
 from imagegen.catalog.facts import stock_paths
-from imagegen.documents.problems import model_problems
-from imagegen.errors import ERROR, ConfigError, Problem
+from imagegen.config.problems import model_problems
+from imagegen.fetch.lock import Lock
+from imagegen.fetch.policy import download_credentials
+from imagegen.fetch.request import host_of
+from imagegen.oci.image_mirror import tarball_requests
 from imagegen.plan.context import (
     artifact_requests,
     components_of,
@@ -30,7 +31,6 @@ from imagegen.plan.context import (
     download_proxy,
     image_requests,
 )
-from imagegen.plan.download_policy import download_credentials
 from imagegen.plan.fitting import UnfitError, fit
 from imagegen.plan.model import (
     BuildPart,
@@ -45,16 +45,16 @@ from imagegen.plan.model import (
 from imagegen.plan.open_folders import find_open_folders
 from imagegen.plan.pins import pin_image
 from imagegen.plan.settings import stated_settings
-from imagegen.plan.signatures import find_exempt, find_unchecked, plan_signatures, signature_requests
-from imagegen.resources.kinds import KINDS
-from imagegen.resources.model import FIRST_BOOT, Resource
-from imagegen.resources.update import ENGINE_MODULE
 from imagegen.steps.evaluate import Draft, EvaluatedStep
+from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import Step
+from imagegen.steps.resource import FIRST_BOOT, Resource
+from imagegen.steps.update import ENGINE_MODULE
+from imagegen.trust.policy import find_exempt, find_unchecked, plan_signatures, signature_requests
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.image_lookup import ImageRequest
-    from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.fetch.request import ArtifactRequest
+    from imagegen.oci.image_lookup import ImageRequest
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
 

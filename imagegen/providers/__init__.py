@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
-from imagegen.errors import ImagegenError
+from imagegen.base.errors import ImagegenError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from imagegen.errors import ImagegenError, RefusedError
+from imagegen.base.errors import ImagegenError, RefusedError
 
 OK: Final = "ok"
 WRONG: Final = "wrong"

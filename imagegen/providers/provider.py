@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, cast
 
 from typing_extensions import TypeVar
 
-from imagegen.artifacts.lock import BaseForm, LockedBase
+from imagegen.fetch.lock import BaseForm, LockedBase
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.checks import Check
 from imagegen.providers.registry import part
@@ -19,8 +19,8 @@ from imagegen.providers.time_limits import Deadline
 if TYPE_CHECKING:
     import pydantic
 
+    from imagegen.base.console import Console
     from imagegen.build.toolchain import NeededPlugin
-    from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
     from imagegen.settle.spec import Spec
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
-from imagegen.errors import ConfigError, ImagegenError
+from imagegen.base.errors import ConfigError, ImagegenError
 from imagegen.providers import Leftover, Remains
 
 

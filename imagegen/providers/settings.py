@@ -5,7 +5,7 @@ from typing import Annotated
 
 import pydantic
 
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 Cidr = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$")]
 Days = Annotated[int, pydantic.Field(ge=1, le=3650)]

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import JsonObject, limit_of, table
-from imagegen.judging import ERROR, Finding
+from imagegen.rules.rule import ERROR, Finding
 
 if TYPE_CHECKING:
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
     from imagegen.settle.spec import Spec
 
 # Rules that each cloud checks in its own settings: id, severity, summary and reason.

@@ -15,23 +15,23 @@ import zipfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.base_url import is_archive
-from imagegen.artifacts.members import is_program
-from imagegen.artifacts.request import shown_url
+from imagegen.base.errors import RefusedError
 from imagegen.catalog.publishing import find_digest_form
-from imagegen.errors import RefusedError
+from imagegen.fetch.base_url import is_archive
+from imagegen.fetch.request import shown_url
+from imagegen.inspect.members import is_program
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.msi import make_msi
 from imagegen.rehearsal.network.registries import make_tarball
 from imagegen.rehearsal.releases import ArchiveRelease, PackageRelease, fill_version, releases_for
 from imagegen.rehearsal.signing.program import make_program
-from imagegen.resources.image_name import ImageName
+from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imagegen.artifacts.request import ArtifactRequest
-    from imagegen.errors import Problem
+    from imagegen.base.errors import Problem
+    from imagegen.fetch.request import ArtifactRequest
     from imagegen.rehearsal.releases import PublishedFile
     from imagegen.steps.evaluate import EvaluatedStep
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from imagegen.artifacts.request import place_of
-from imagegen.errors import VerificationError
+from imagegen.base.errors import VerificationError
+from imagegen.fetch.request import place_of
 from imagegen.rehearsal.network.private_files import Demand
-from imagegen.resources.image_name import DOCKER_HUB
+from imagegen.steps.image_name import DOCKER_HUB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen import loading, pipeline
-from imagegen.documents.compose import leading_path
-from imagegen.documents.yaml import dotted
-from imagegen.errors import RefusedError
+from imagegen import pipeline
+from imagegen.base.errors import RefusedError
+from imagegen.config.compose import leading_path
+from imagegen.config.yaml import dotted
+from imagegen.plan import loading
 from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts, make_digests
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.network.image_mirror import make_image_mirror
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imagegen.artifacts.credentials import Ways
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.errors import Problem
+    from imagegen.base.errors import Problem
+    from imagegen.config.yaml import YamlPath
+    from imagegen.fetch.credentials import Ways
     from imagegen.rehearsal.network.cloud import CloudOptions
 
 

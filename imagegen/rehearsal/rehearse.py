@@ -18,17 +18,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen import loading
-from imagegen.artifacts.lock import read_lock
+from imagegen.base.console import seconds
+from imagegen.base.errors import BuildError, ExitCode
+from imagegen.base.files import scratch_folder, write_file
+from imagegen.base.signals import stop_signals
 from imagegen.build import process
 from imagegen.build.folders import locked
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.tools import find_tools
-from imagegen.console import seconds
-from imagegen.errors import BuildError, ExitCode
-from imagegen.files import scratch_folder, write_file
-from imagegen.manifest.store import LocalStore
+from imagegen.fetch.lock import read_lock
+from imagegen.plan import loading
 from imagegen.providers.provider import provider
+from imagegen.record.store import LocalStore
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.boot.image import describe_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
@@ -38,16 +39,15 @@ from imagegen.rehearsal.faults.selection import SelectedFaults
 from imagegen.rehearsal.faults.table import settings_of
 from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
 from imagegen.rehearsal.sandbox import Sandbox
-from imagegen.signals import stop_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
-    from imagegen.artifacts.lock import Lock
-    from imagegen.console import Console
-    from imagegen.manifest.model import ImageManifest
+    from imagegen.base.console import Console
+    from imagegen.fetch.lock import Lock
+    from imagegen.record.manifest import ImageManifest
     from imagegen.rehearsal.winrm.observations import Cost
     from imagegen.settle.spec import Spec
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import numbers, table
-from imagegen.documents.problems import model_problems
-from imagegen.errors import ConfigError
+from imagegen.config.problems import model_problems
 from imagegen.rehearsal.machine.answers import AnswerCommand, AnswerFile, WillReboot
 from imagegen.rehearsal.machine.msi import MsiService
-from imagegen.resources.model import Strict, WindowsPath
+from imagegen.steps.resource import Strict, WindowsPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from imagegen.artifacts.cache import FOLDER_VARIABLE
-from imagegen.artifacts.credentials import SIGN_IN
-from imagegen.artifacts.registry_credentials import read_credentials
-from imagegen.artifacts.request import place_of
-from imagegen.artifacts.signature_request import ROOTS_VARIABLE
 from imagegen.authenticode.certificates import read_certificate, read_pem
-from imagegen.errors import VerificationError
+from imagegen.base.errors import VerificationError
+from imagegen.fetch.cache import FOLDER_VARIABLE
+from imagegen.fetch.credentials import SIGN_IN
+from imagegen.fetch.request import place_of
+from imagegen.oci.registry_credentials import read_credentials
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest
@@ -37,13 +36,14 @@ from imagegen.rehearsal.network.private_files import demands_of
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.rehearsal.winrm.observations import Cost
 from imagegen.rehearsal.winrm.server import WinRMServer
+from imagegen.trust.signature_request import ROOTS_VARIABLE
 
 if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from imagegen.artifacts.credentials import Ways
+    from imagegen.fetch.credentials import Ways
     from imagegen.rehearsal.expected import Expected
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.cloud import CloudOptions

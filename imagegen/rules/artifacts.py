@@ -9,12 +9,12 @@ from urllib.parse import unquote
 
 import pydantic
 
-from imagegen.artifacts.base_url import NAME, VERSION, find_faults, find_form, is_archive
+from imagegen.base.hosts import HostPolicy
 from imagegen.config.artifact_policy import PinnedUrl, is_url
-from imagegen.documents.yaml import YamlPath
-from imagegen.hosts import HostPolicy
-from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
-from imagegen.resources.image_name import ImageName
+from imagegen.config.yaml import YamlPath
+from imagegen.fetch.base_url import NAME, VERSION, find_faults, find_form, is_archive
+from imagegen.rules.rule import ERROR, Finding, RuleInput, rule, simple_rule
+from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec

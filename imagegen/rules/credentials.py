@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import minor, numbers, table
-from imagegen.judging import ERROR, Finding, RuleInput, rule
+from imagegen.rules.rule import ERROR, Finding, RuleInput, rule
 
 _FLAGS: Final = ("image-credential-provider-bin-dir", "image-credential-provider-config")
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from imagegen.catalog.docker import DOCKERSHIM, Client, Engine, can_lower_api, find_client, find_engine, least_api
 from imagegen.catalog.facts import minor, numbers, table
-from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.config.yaml import YamlPath
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 _VERSION: YamlPath = ("runtime", "docker", "version")
 _CRI_DOCKERD: YamlPath = ("runtime", "docker", "cri_dockerd")

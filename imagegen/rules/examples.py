@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from imagegen.judging import Rule
+from imagegen.rules.rule import Rule
 
 
 @dataclasses.dataclass(frozen=True)

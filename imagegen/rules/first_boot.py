@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import table
-from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+from imagegen.config.yaml import YamlPath
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec

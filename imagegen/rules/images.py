@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, Finding, RuleInput, rule
-from imagegen.resources.image_name import ImageName
+from imagegen.config.yaml import YamlPath
+from imagegen.rules.rule import ERROR, Finding, RuleInput, rule
+from imagegen.steps.image_name import ImageName
 
 
 def _lists(given: RuleInput) -> list[tuple[YamlPath, str]]:

@@ -3,8 +3,7 @@
 import dataclasses
 from collections.abc import Collection
 
-from imagegen.errors import Problem
-from imagegen.judging import Rule, RuleInput
+from imagegen.base.errors import Problem
 from imagegen.providers.registry import parts
 from imagegen.rules import (
     artifacts,
@@ -26,6 +25,7 @@ from imagegen.rules import (
     windows,
     wins,
 )
+from imagegen.rules.rule import Rule, RuleInput
 
 _MODULES = (
     versions,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, numbers, table
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 
 def _plugin(given: RuleInput) -> JsonObject:

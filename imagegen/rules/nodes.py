@@ -7,8 +7,8 @@ from typing import Final
 
 from imagegen.catalog.facts import find_row, minor, numbers, paths, stock_paths, table
 from imagegen.config.model import ImageConfig
-from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+from imagegen.config.yaml import YamlPath
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 # https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 _GATE: Final = "WindowsHostProcessContainers"

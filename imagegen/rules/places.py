@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import limit_of, paths, table
-from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, Finding, RuleInput, rule
+from imagegen.config.yaml import YamlPath
 from imagegen.rules.nodes import is_inside, lies_at, program_places
+from imagegen.rules.rule import ERROR, Finding, RuleInput, rule
 
 # Enough for a subfolder and the name of a program.
 _ROOM_IN_A_FOLDER: Final = 60

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from imagegen.base.hosts import plain_host
 from imagegen.catalog.facts import table
 from imagegen.config.artifact_policy import ArtifactCredentials, PinnedUrl
-from imagegen.documents.yaml import YamlPath
-from imagegen.hosts import plain_host
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.config.yaml import YamlPath
 from imagegen.providers.storage import storages
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 _KEY: Final = ("artifacts", "credentials")
 _NAMES: Final = ("token_env", "username_env", "password_env", "query_env")

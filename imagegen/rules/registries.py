@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import minor, numbers, table
-from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
-from imagegen.resources.image_name import ImageName
+from imagegen.rules.rule import ERROR, Finding, RuleInput, rule, simple_rule
+from imagegen.steps.image_name import ImageName
 
 _KEY: Final = "registry_credentials"
 # crictl reads credentials from CRICTL_AUTH since 1.24: https://github.com/kubernetes-sigs/cri-tools/pull/904. Older

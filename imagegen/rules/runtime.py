@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import CatalogRow, find_row, is_compatible, is_listed, minor, numbers, table
-from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+from imagegen.config.yaml import YamlPath
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 _SETTINGS: YamlPath = ("runtime", "containerd", "settings")
 

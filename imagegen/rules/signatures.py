@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from imagegen.config.artifact_policy import PinnedUrl, Signer
-from imagegen.documents.yaml import YamlPath, dotted
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+from imagegen.config.yaml import YamlPath, dotted
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 if TYPE_CHECKING:
     from imagegen.authenticode.model import Certificate

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import table
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 _KEYS_PLUGIN: Final = "SetUserSSHPublicKeysPlugin"
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from imagegen.documents.problems import nearest
-from imagegen.judging import ERROR, Finding, RuleInput, rule
+from imagegen.config.problems import nearest
+from imagegen.rules.rule import ERROR, Finding, RuleInput, rule
 
 
 @rule(

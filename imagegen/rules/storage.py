@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from imagegen.catalog.facts import minor, numbers, table
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 from imagegen.rules.nodes import find_lack_of_host_process
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 
 @rule("csi-proxy-known", ERROR, "csi-proxy must have a program, and an address where it is published")

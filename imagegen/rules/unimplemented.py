@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import pydantic
 
+from imagegen.base.errors import WARNING, Problem
 from imagegen.catalog.facts import read_rows
 from imagegen.config.model import ImageConfig
-from imagegen.documents.yaml import Document, YamlPath
-from imagegen.errors import WARNING, Problem
+from imagegen.config.yaml import Document, YamlPath
 from imagegen.providers.registry import provider_folders
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from imagegen.catalog.facts import JsonObject, find_row, is_listed, minor, table
-from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+from imagegen.config.yaml import YamlPath
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 _RELEASE: YamlPath = ("windows", "release")
 _SOON: Final = datetime.timedelta(days=90)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import find_row, minor, numbers, table
-from imagegen.documents.problems import closest, quoted
-from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.config.problems import closest, quoted
+from imagegen.config.yaml import YamlPath
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 _WINDOWS_WORDS: Final = ("windows", "nanoserver", "servercore")
 # The index of the build in 10.0.20348.1.

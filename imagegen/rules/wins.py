@@ -4,10 +4,10 @@ import ntpath
 from collections.abc import Iterator
 from typing import Final
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import numbers, table
-from imagegen.documents.yaml import parse_yaml
-from imagegen.errors import ConfigError
-from imagegen.judging import ERROR, Finding, RuleInput, rule
+from imagegen.config.yaml import parse_yaml
+from imagegen.rules.rule import ERROR, Finding, RuleInput, rule
 
 _POLICY: Final = ("wins", "policy")
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from imagegen.base.errors import ConfigError, RefusedError
+from imagegen.base.templating import evaluate, render_text
 from imagegen.catalog.facts import numbers, table
-from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.registry import provider_folder
 from imagegen.samples.bootstrap import bootstrap_context, find_accounts
 from imagegen.samples.network import Network, find_network, net_conf
-from imagegen.templating import evaluate, render_text
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec

@@ -6,8 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import is_overlay, table
-from imagegen.errors import ConfigError
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen.errors import RefusedError
-from imagegen.files import write_file
+from imagegen.base.errors import RefusedError
+from imagegen.base.files import write_file
 from imagegen.samples.make import INDEX, Samples, first_line, name_patterns
 
 if TYPE_CHECKING:

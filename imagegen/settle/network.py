@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import JsonObject, catalogue_text, is_overlay, numbers, table
-from imagegen.resources.image_name import ImageName
 from imagegen.settle.facts import CniArchive, CniFile, HnsValue
 from imagegen.settle.values import CatalogueValue, fact, find_origin
+from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

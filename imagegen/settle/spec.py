@@ -14,7 +14,6 @@ from typing_extensions import TypeVar
 
 from imagegen.catalog.docker import find_client, least_api
 from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, table
-from imagegen.resources.image_name import ImageName
 from imagegen.settle.facts import (
     AgentConfig,
     CredentialProviderApi,
@@ -34,13 +33,14 @@ from imagegen.settle.values import FACTS as FACTS
 from imagegen.settle.values import CatalogueValue as CatalogueValue
 from imagegen.settle.values import Origin as Origin
 from imagegen.settle.values import fact, find_origin
+from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
     import pydantic
 
     from imagegen.config.model import ImageConfig
-    from imagegen.documents.own_files import GivenCertificate, OwnFile
-    from imagegen.documents.yaml import Document, YamlPath
+    from imagegen.config.own_files import GivenCertificate, OwnFile
+    from imagegen.config.yaml import Document, YamlPath
     from imagegen.providers.settings import TargetSettings
 
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)

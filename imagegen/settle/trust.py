@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from imagegen.config.model import ImageConfig
-    from imagegen.documents.own_files import GivenCertificate
-    from imagegen.documents.yaml import Document, YamlPath
+    from imagegen.config.own_files import GivenCertificate
+    from imagegen.config.yaml import Document, YamlPath
     from imagegen.settle.spec import Spec
 
 ROOT: Final = "Root"

@@ -18,7 +18,7 @@ from imagegen.settle.facts import (
 )
 
 if TYPE_CHECKING:
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
 
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"

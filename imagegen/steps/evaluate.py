@@ -11,19 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from imagegen.artifacts.base_url import make_url
-from imagegen.artifacts.members import file_name, is_program
-from imagegen.artifacts.request import ArtifactRequest, Override, TakenFile
-from imagegen.documents.own_files import OwnFile
-from imagegen.documents.problems import nearest, quoted
-from imagegen.documents.yaml import Document, YamlPath
-from imagegen.errors import ConfigError, Problem
-from imagegen.resources import release_record
-from imagegen.resources.kinds import KINDS
-from imagegen.resources.model import FIRST_BOOT, ArtifactForm
-from imagegen.resources.update import ENGINE_MODULE
+from imagegen.base.errors import ConfigError, Problem
+from imagegen.base.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
+from imagegen.config.own_files import OwnFile
+from imagegen.config.problems import nearest, quoted
+from imagegen.config.yaml import Document, YamlPath
+from imagegen.fetch.base_url import make_url
+from imagegen.fetch.request import ArtifactRequest, Override, TakenFile
+from imagegen.inspect.members import file_name, is_program
+from imagegen.steps import release_record
+from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import ArtifactMeta, Step
-from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
+from imagegen.steps.resource import FIRST_BOOT, ArtifactForm
+from imagegen.steps.update import ENGINE_MODULE
 
 ALWAYS = "always"
 """The reason of a step without a `when`."""

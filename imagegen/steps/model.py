@@ -10,11 +10,11 @@ from typing import Annotated, Literal, Self
 
 import pydantic
 
-from imagegen.contents import Contents, StepRoot, read_folder
-from imagegen.documents.problems import model_problems, nearest, quoted
-from imagegen.documents.yaml import Document, read_yaml
-from imagegen.errors import ConfigError, Problem
-from imagegen.resources.model import Name, Strict
+from imagegen.base.contents import Contents, StepRoot, read_folder
+from imagegen.base.errors import ConfigError, Problem
+from imagegen.config.problems import model_problems, nearest, quoted
+from imagegen.config.yaml import Document, read_yaml
+from imagegen.steps.resource import Name, Strict
 
 PARTS = ("meta/step.yml", "resources.yml")
 _PATH = ("steps_path",)
@@ -25,7 +25,7 @@ ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-
 class ArtifactMeta(Strict):
     """The URL of an artifact: `base`/`path`, or one `url`. The config's `override` replaces it.
 
-    The override of a base is a folder, a template or an archive: imagegen/artifacts/base_url.py. `file_override` is the
+    The override of a base is a folder, a template or an archive: imagegen/fetch/base_url.py. `file_override` is the
     override of this file only, and wins.
 
     With `each`, the config lists the URLs: every item is an artifact, `<name>-<number of the item>`, and `key` is the

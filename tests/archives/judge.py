@@ -10,12 +10,12 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.archive import find_type, read_members
-from imagegen.artifacts.lock import LockedArtifact
-from imagegen.artifacts.request import ArtifactRequest
-from imagegen.errors import VerificationError
+from imagegen.base.errors import VerificationError
+from imagegen.fetch.lock import LockedArtifact
+from imagegen.fetch.request import ArtifactRequest
+from imagegen.inspect.archive import find_type, read_members
 from imagegen.plan.fitting import UnfitError, fit
-from imagegen.resources.kinds import EXTRACTABLE
+from imagegen.steps.kinds import EXTRACTABLE
 from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:

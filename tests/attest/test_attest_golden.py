@@ -18,8 +18,8 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
 
-from imagegen.attest.attest import Documents, make_documents
-from imagegen.attest.manifest_file import find_contradictions, read_manifest
+from imagegen.record.attest import Documents, make_documents
+from imagegen.record.manifest_file import find_contradictions, read_manifest
 from tests.golden_files import compare_golden
 from tests.json_schema import import_jsonschema
 

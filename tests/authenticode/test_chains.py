@@ -11,10 +11,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from imagegen.artifacts.crl_use import CrlUse
 from imagegen.authenticode import chains
 from imagegen.authenticode.model import SignerStrength, Verdict
-from imagegen.errors import VerificationError
+from imagegen.base.errors import VerificationError
+from imagegen.trust.crl_use import CrlUse
 from tests.authenticode.pki import (
     CODE,
     END,

@@ -36,12 +36,12 @@ AT_ONCE = 4
 LOCK = """
 import sys
 from pathlib import Path
-from imagegen.artifacts.cache import Cache
-from imagegen.artifacts.lock import Lock
-from imagegen.artifacts.lookup import Sources, lock_artifacts
-from imagegen.artifacts.registry import ask_over_https
-from imagegen.artifacts.request import ArtifactRequest
-from imagegen.console import Console
+from imagegen.fetch.cache import Cache
+from imagegen.fetch.lock import Lock
+from imagegen.fetch.lookup import Sources, lock_artifacts
+from imagegen.oci.registry import ask_over_https
+from imagegen.fetch.request import ArtifactRequest
+from imagegen.base.console import Console
 def peak(): return 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 base = peak()
 url, ca, cache, kind, *names = sys.argv[1:]
@@ -193,7 +193,7 @@ FROZEN_BYTES = 50_000_000
 MAKE_FROZEN = """
 import hashlib, os, sys
 from pathlib import Path
-from imagegen.artifacts.lock import lock_bytes
+from imagegen.fetch.lock import lock_bytes
 from tests.conftest import load_today, make_test_lock
 config, file, cache, size = sys.argv[1:]
 files = Path(cache, "imagegen", "artifacts", "sha256")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen import pipeline
-from imagegen.files import write_tree
+from imagegen.base.files import write_tree
 from imagegen.pipeline import prepare_target
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
@@ -31,8 +31,8 @@ from tests.e2e.rehearsal_support import loaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from imagegen import loading
-    from imagegen.artifacts.lock import Lock
+    from imagegen.fetch.lock import Lock
+    from imagegen.plan import loading
     from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.boot.model import Instance
     from imagegen.rehearsal.boot.user_data import Join, UserData

@@ -7,7 +7,7 @@ import io
 import os
 from typing import TYPE_CHECKING
 
-from imagegen.console import Console
+from imagegen.base.console import Console
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import LinkLocal
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from imagegen.base.console import Console
 from imagegen.build.tools import find_tools
-from imagegen.console import Console
 from tests.provider_answers import PLUGINS
 
 

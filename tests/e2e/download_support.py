@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import trustme
 
-from imagegen.artifacts.download import Fetched, fetch
-from imagegen.console import Console
+from imagegen.base.console import Console
+from imagegen.fetch.download import Fetched, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imagegen.base.files import replace_folder
 from imagegen.build.folders import locked
 from imagegen.build.tools import cache_folder
-from imagegen.files import replace_folder
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:

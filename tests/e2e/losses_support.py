@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen import pipeline
-from imagegen.files import write_tree
+from imagegen.base.files import write_tree
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.boot.boot import boot_image
@@ -26,8 +26,8 @@ from tests.conftest import REPOSITORY, load_today, make_test_lock
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imagegen.loading import Loaded
     from imagegen.pipeline import PreparedTarget
+    from imagegen.plan.loading import Loaded
     from imagegen.plan.resolve import Decision
     from imagegen.rehearsal.machine.windows import Machine
 

@@ -21,13 +21,14 @@ import requests
 from azure.core.pipeline.transport import HttpTransport
 from botocore.client import ClientCreator
 
-from imagegen import loading, pipeline
-from imagegen.artifacts.lock import lock_bytes
+from imagegen import pipeline
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError
 from imagegen.build.toolchain import Plugin, Toolchain
-from imagegen.console import Console
-from imagegen.errors import BuildError
+from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers import sweep
 from imagegen.leftovers.recording import read_runs
+from imagegen.plan import loading
 from imagegen.plan.model import BuildPlan
 from imagegen.providers import RunFacts
 from imagegen.providers.aws import client
@@ -60,12 +61,12 @@ if TYPE_CHECKING:
     from botocore.httpsession import URLLib3Session
     from botocore.model import ServiceModel
 
-    from imagegen.artifacts.crl_use import CrlUse
-    from imagegen.artifacts.lock import Lock
-    from imagegen.build.journal import RecordedRun
-    from imagegen.manifest.model import ImageManifest
+    from imagegen.fetch.lock import Lock
+    from imagegen.leftovers.journal import RecordedRun
     from imagegen.plan.resolve import Decision
     from imagegen.providers.aws.settings import Auth
+    from imagegen.record.manifest import ImageManifest
+    from imagegen.trust.crl_use import CrlUse
 
 LABELS = {"team": "web"}
 # At an image that is on its way, until it is there.

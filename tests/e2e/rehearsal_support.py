@@ -11,14 +11,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from imagegen import loading, pipeline
-from imagegen.artifacts.lock import LockedBase
+from imagegen import pipeline
+from imagegen.base.console import make_console
+from imagegen.base.errors import BuildError, ExitCode
+from imagegen.base.files import write_tree
 from imagegen.build import process
 from imagegen.build.packer import CloudSide, build_tree
 from imagegen.build.tools import find_tools
-from imagegen.console import make_console
-from imagegen.errors import BuildError, ExitCode
-from imagegen.files import write_tree
+from imagegen.fetch.lock import LockedBase
+from imagegen.plan import loading
 from imagegen.providers.provider import provider
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.clouds.aws.base_images import DEFAULT_IMAGES, base_ami_id
@@ -31,9 +32,9 @@ from tests.deadlines import HANG_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from imagegen.artifacts.lock import Lock
     from imagegen.build.events import GuestEvent
     from imagegen.build.packer_output import OutputLine
+    from imagegen.fetch.lock import Lock
     from imagegen.rehearsal.network.network import Network
     from imagegen.rehearsal.sandbox import SandboxSetup
 

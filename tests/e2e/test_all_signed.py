@@ -19,7 +19,7 @@ from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.certificates import TRUSTED_PUBLISHER
 from imagegen.rehearsal.machine.script_policy import runs_only_signed
-from imagegen.signing.block import without_signature
+from imagegen.trust.block import without_signature
 from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
 from tests.deadlines import HANG_S

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.base.console import make_console
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.console import make_console
-from imagegen.errors import ExitCode
-from imagegen.loading import ConfigRequest
-from imagegen.manifest.store import ATTESTATION, SBOM
+from imagegen.plan.loading import ConfigRequest
+from imagegen.record.store import ATTESTATION, SBOM
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.boot import drift
 from imagegen.rehearsal.machine.engine import run_entry
@@ -34,9 +34,9 @@ TARGET = "azure"
 COSIGN = """\
 #!{python}
 import json, pathlib, sys
-from imagegen.attest.envelope import sign
-from imagegen.attest.keys import read_signing_key
-from imagegen.attest.statement import Statement
+from imagegen.record.envelope import sign
+from imagegen.record.keys import read_signing_key
+from imagegen.record.statement import Statement
 
 def value(option):
     return pathlib.Path(sys.argv[sys.argv.index(option) + 1])

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
+from imagegen.base.console import Console
+from imagegen.base.contents import PACKER
+from imagegen.base.templating import render_text
 from imagegen.build import process
 from imagegen.build.tools import find_tools
-from imagegen.console import Console
-from imagegen.contents import PACKER
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import RunFacts
 from imagegen.providers.aws.settings import Settings
@@ -27,7 +28,6 @@ from imagegen.rehearsal.network.network import Network
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
 from imagegen.rehearsal.winrm.server import WinRMServer
-from imagegen.templating import render_text
 from tests.deadlines import HANG_S
 from tests.provider_answers import PLUGINS
 

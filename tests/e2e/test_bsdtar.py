@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from imagegen import pipeline
-from imagegen.artifacts.archive import find_type
+from imagegen.inspect.archive import find_type
 from imagegen.rehearsal.artifacts import make_artifacts
 from tests.archives import tars, zips
 from tests.archives.judge import Judge

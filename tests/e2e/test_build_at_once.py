@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.errors import ExitCode
 from imagegen.build.go_build import spare_memory_gb
-from imagegen.errors import ExitCode
 from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.base.errors import BuildError
 from imagegen.build import process
-from imagegen.errors import BuildError
 from imagegen.rehearsal.cloudbase_init import run
 from imagegen.rehearsal.cloudbase_init.channel import ADDRESS
 from imagegen.rehearsal.cloudbase_init.run import Runner

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.console import Console
+from imagegen.base.console import Console
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.versions import Choice, choose_version
 from tests.conftest import load_today
 from tests.e2e.boot_support import make_image
 from tests.e2e.cloudbase_init_support import VERSIONS, make_runner
 from tests.e2e.rehearsal_support import CONFIG, TARGETS
-from tests.unit.cloudbase_init.test_certificates import compare_methods
-from tests.unit.cloudbase_init.test_interface import differences
-from tests.unit.cloudbase_init.test_versions import Heard
+from tests.rehearsal.cloudbase_init.test_certificates import compare_methods
+from tests.rehearsal.cloudbase_init.test_interface import differences
+from tests.rehearsal.cloudbase_init.test_versions import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_a_service_with_an_account_of_its_own_starts_itself_again(
 _STOPS_AFTER_PIP = """\
 import io, os, sys
 from imagegen.build import process
-from imagegen.console import Console
+from imagegen.base.console import Console
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 
 def run_and_wait(*arguments, **named):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
+from imagegen.base.files import write_tree
 from imagegen.boot.guarded import find_open, list_guarded
 from imagegen.catalog.facts import paths
-from imagegen.files import write_tree
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.boot.docker import NETWORK_S, describe_docker, look_at_docker, look_at_pods
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from imagegen.loading import Loaded
     from imagegen.pipeline import PreparedTarget
+    from imagegen.plan.loading import Loaded
     from imagegen.plan.resolve import Decision
     from imagegen.rehearsal.machine import Machine, Outcome
 

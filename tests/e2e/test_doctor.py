@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.errors import ExitCode
 from imagegen.rehearsal.clouds.aws.account import AccountLimits
 from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
 from imagegen.rehearsal.clouds.azure.cloud import AzureOptions

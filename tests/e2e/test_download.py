@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts import download
-from imagegen.artifacts.connection import proxy_for
-from imagegen.artifacts.credentials import Address
-from imagegen.artifacts.download import StatusError, fetch
-from imagegen.artifacts.request import shown_url
-from imagegen.console import Console
-from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+from imagegen.base.console import Console
+from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+from imagegen.fetch import download
+from imagegen.fetch.connection import proxy_for
+from imagegen.fetch.credentials import Address
+from imagegen.fetch.download import StatusError, fetch
+from imagegen.fetch.request import shown_url
 from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
 if TYPE_CHECKING:

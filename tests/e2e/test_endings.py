@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.lock import lock_bytes
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
 from imagegen.cli.main import READER_LEFT
-from imagegen.errors import ExitCode
+from imagegen.fetch.lock import lock_bytes
 from tests.deadlines import HANG_S
 from tests.e2e.rehearsal_support import CONFIG, loaded, stock_lock, user_environ
 

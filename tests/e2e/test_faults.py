@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.errors import ExitCode
 from imagegen.rehearsal.faults.table import FAULTS
 from tests.deadlines import HANG_S
 from tests.e2e.rehearsal_support import CONFIG, TARGETS, imagegen, processes_with, user_environ

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from imagegen.artifacts.lock import read_lock
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.errors import ExitCode
-from imagegen.manifest.store import ATTESTATION, SBOM
+from imagegen.fetch.lock import read_lock
+from imagegen.record.store import ATTESTATION, SBOM
 from imagegen.rehearsal import preparation
 from imagegen.rehearsal.boot import drift
 from imagegen.rehearsal.boot.boot import boot_image

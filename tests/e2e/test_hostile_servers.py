@@ -23,17 +23,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts import arrival, connection, download, registry
-from imagegen.artifacts.ca_hosts import find_ca_hosts
-from imagegen.artifacts.cache import Cache
-from imagegen.artifacts.credentials import Address
-from imagegen.artifacts.lock import LockedArtifact
-from imagegen.artifacts.lookup import Sources, lock_artifacts
-from imagegen.artifacts.registry import ask_over_https
-from imagegen.artifacts.request import ArtifactRequest, PublishedDigest, host_of
-from imagegen.console import Console
-from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
-from imagegen.hosts import ANY_HOST, HostPolicy
+from imagegen.base.console import Console
+from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+from imagegen.base.hosts import ANY_HOST, HostPolicy
+from imagegen.fetch import arrival, connection, download
+from imagegen.fetch.ca_hosts import find_ca_hosts
+from imagegen.fetch.cache import Cache
+from imagegen.fetch.credentials import Address
+from imagegen.fetch.lock import LockedArtifact
+from imagegen.fetch.lookup import Sources, lock_artifacts
+from imagegen.fetch.request import ArtifactRequest, PublishedDigest, host_of
+from imagegen.oci import registry
+from imagegen.oci.registry import ask_over_https
 from tests.deadlines import HANG_S
 from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
@@ -376,11 +377,11 @@ def test_a_slow_published_digest_is_refused(
 PROCESS = """
 import sys
 from pathlib import Path
-from imagegen.artifacts.cache import Cache
-from imagegen.artifacts.lookup import Sources, lock_artifacts
-from imagegen.artifacts.registry import ask_over_https
-from imagegen.artifacts.request import ArtifactRequest
-from imagegen.console import Console
+from imagegen.fetch.cache import Cache
+from imagegen.fetch.lookup import Sources, lock_artifacts
+from imagegen.oci.registry import ask_over_https
+from imagegen.fetch.request import ArtifactRequest
+from imagegen.base.console import Console
 url, ca, folder, limit = sys.argv[1:]
 environ, console = {"SSL_CERT_FILE": ca}, Console(sys.stderr, plain=True)
 cache = Cache(Path(folder), int(limit), console.warn)

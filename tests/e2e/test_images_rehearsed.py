@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.errors import ExitCode
 from imagegen.rehearsal.network.messages import Response
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, imagegen, sandbox_of, setup_of, user_environ

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import loading, pipeline
-from imagegen.artifacts.lock import lock_bytes
-from imagegen.build.journal import CLEANED, recorded
+from imagegen import pipeline
+from imagegen.base.console import Console
+from imagegen.base.files import write_tree
 from imagegen.build.tools import find_tools
-from imagegen.console import Console
-from imagegen.files import write_tree
+from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers import sweep
+from imagegen.leftovers.journal import CLEANED, recorded
 from imagegen.leftovers.recording import read_runs, warn_of_leftovers
+from imagegen.plan import loading
 from imagegen.providers import RunFacts
 from imagegen.providers.azure.leftovers import DELETED_VAULT
 from imagegen.providers.provider import provider
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imagegen.build.journal import Entry, RecordedRun
+    from imagegen.leftovers.journal import Entry, RecordedRun
     from imagegen.rehearsal.network.messages import Request
     from imagegen.rehearsal.sandbox import Sandbox
     from tests.e2e.janitor_clouds import Everything, World

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.console import make_console
+from imagegen.base.errors import BuildError
+from imagegen.base.files import write_tree
 from imagegen.build.packer import CloudSide, build_tree
 from imagegen.build.tools import find_tools
 from imagegen.build.verdict import VerdictPipe
-from imagegen.console import make_console
-from imagegen.errors import BuildError
-from imagegen.files import write_tree
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import ACCEPTED, EXPIRES_AT, NEVER, REPORT
 from imagegen.rehearsal.clouds.aws import moto_call

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.lines import joined
+from imagegen.base.lines import joined
 from tests.conftest import REPOSITORY
 from tests.e2e.losses_support import VARIANTS, Interrupted, build, find_losses, resources
 

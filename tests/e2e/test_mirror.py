@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imagegen.artifacts.lock import read_lock
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.errors import ExitCode
+from imagegen.fetch.lock import read_lock
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.boot.image import describe_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.network.registries import make_image
-from imagegen.resources.image_name import ImageName
+from imagegen.steps.image_name import ImageName
 from tests.conftest import REPOSITORY, load_today
 from tests.e2e.rehearsal_support import DEADLINE_S, imagegen, sandbox_of, setup_of, user_environ
 

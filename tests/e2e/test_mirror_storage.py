@@ -14,9 +14,9 @@ import httpx
 import moto.s3.models
 import pytest
 
-from imagegen.artifacts.lock import lock_bytes
+from imagegen.base.errors import ExitCode, ImagegenError, RefusedError
 from imagegen.build import process
-from imagegen.errors import ExitCode, ImagegenError, RefusedError
+from imagegen.fetch.lock import lock_bytes
 from imagegen.pipeline import prepare_target
 from imagegen.providers import RunFacts
 from imagegen.providers.storage import storages
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from imagegen.loading import Loaded
+    from imagegen.plan.loading import Loaded
     from imagegen.providers.storage import FileStore
     from imagegen.rehearsal.network.messages import Host
 

@@ -15,9 +15,9 @@ from azure.identity import DefaultAzureCredential
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.compute.models import TargetRegion
 
+from imagegen.base.console import Console
 from imagegen.build import process
 from imagegen.build.tools import find_tools
-from imagegen.console import Console
 from imagegen.rehearsal.clouds.aws.base_images import base_ami_id
 from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
 from imagegen.rehearsal.clouds.azure.cloud import Azure, AzureOptions

@@ -8,7 +8,7 @@ import pytest
 
 from imagegen.rehearsal.machine.access import USERS, AccessEntry, effective, write
 from imagegen.rehearsal.machine.stock import stock_windows
-from imagegen.resources.accounts import TRUSTED
+from imagegen.steps.accounts import TRUSTED
 from tests.e2e import losses_support
 from tests.e2e.losses_support import VARIANTS, build, resources
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.errors import ExitCode
 from tests.conftest import REPOSITORY
 from tests.e2e.rehearsal_support import DEADLINE_S, TARGETS, imagegen, user_environ
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.errors import ExitCode
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, imagegen, sandbox_of, setup_of, user_environ
 from tests.e2e.secrets_support import command_lines, kept_in, markers_of

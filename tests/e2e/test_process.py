@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import signals
+from imagegen.base import signals
+from imagegen.base.errors import ToolError
 from imagegen.build import process
 from imagegen.build.supervisor import Grace, Orphan
-from imagegen.errors import ToolError
 from tests.conftest import REPOSITORY
 from tests.deadlines import HANG_S
 from tests.e2e.process_support import assert_gone

@@ -21,8 +21,8 @@ from botocore.httpsession import URLLib3Session
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from imagegen.artifacts.lock import lock_bytes
-from imagegen.errors import ExitCode, ImagegenError
+from imagegen.base.errors import ExitCode, ImagegenError
+from imagegen.fetch.lock import lock_bytes
 from imagegen.providers.tags import ACCEPTED, REPORT
 from imagegen.rehearsal.clouds.aws import faults as aws
 from imagegen.rehearsal.clouds.aws import moto_call

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imagegen.artifacts.lock import lock_bytes
+from imagegen.base.console import make_console
+from imagegen.base.errors import BuildError, ExitCode
+from imagegen.base.files import scratch_folder
 from imagegen.build import process
 from imagegen.build.folders import locked
-from imagegen.console import make_console
-from imagegen.errors import BuildError, ExitCode
-from imagegen.files import scratch_folder
-from imagegen.manifest.store import LocalStore
+from imagegen.fetch.lock import lock_bytes
+from imagegen.record.store import LocalStore
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.clouds.aws.cloud import Aws
@@ -48,7 +48,7 @@ from tests.e2e.rehearsal_support import (
     stock_lock,
     user_environ,
 )
-from tests.unit.manifest.test_manifest_store import manifest as make_manifest
+from tests.unit.record.test_manifest_store import manifest as make_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

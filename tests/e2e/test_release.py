@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import pysequoia
 import pytest
 
-from imagegen.artifacts.connection import UnreachableError, read_starts
+from imagegen.base.console import Console
+from imagegen.base.errors import ExitCode, ToolError, VerificationError
 from imagegen.build import release
 from imagegen.build.release import HOST, OfficialReleases
 from imagegen.build.tools import find_tools
-from imagegen.console import Console
-from imagegen.errors import ExitCode, ToolError, VerificationError
+from imagegen.fetch.connection import UnreachableError, read_starts
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 from imagegen.rehearsal.network.network import Network
 from tests.deadlines import HANG_S

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.connection import UnreachableError
+from imagegen.base.console import Console
+from imagegen.base.errors import VerificationError
 from imagegen.build import process
 from imagegen.build.release import HOST, ToolContext, install_released, system_name
 from imagegen.build.tools import find_tools
-from imagegen.console import Console
-from imagegen.errors import VerificationError
+from imagegen.fetch.connection import UnreachableError
 from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.network.network import Network
 from tests.provider_answers import PLUGINS

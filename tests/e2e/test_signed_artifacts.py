@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.lock import read_lock
-from imagegen.console import Console
-from imagegen.errors import BuildError, ExitCode
-from imagegen.loading import ConfigRequest
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError, ExitCode
+from imagegen.fetch.lock import read_lock
+from imagegen.plan.loading import ConfigRequest
 from imagegen.rehearsal import preparation, rehearse
 from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.signing.authority import SigningAuthority
@@ -24,7 +24,7 @@ from tests.signing_support import StampedSigner, signers
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.manifest.model import ImageManifest
+    from imagegen.record.manifest import ImageManifest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError, RefusedError
 from imagegen.build.events import PhaseEvent, ResourceEvent
 from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
 from imagegen.build.tools import find_tools
-from imagegen.console import Console
-from imagegen.errors import BuildError, RefusedError
 from tests.deadlines import HANG_S
 from tests.e2e.process_support import assert_gone
 from tests.provider_answers import PLUGINS

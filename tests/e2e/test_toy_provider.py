@@ -41,7 +41,7 @@ CLI = "import sys\nfrom imagegen.cli.main import main\nsys.argv[0] = 'imagegen'\
 # Artifacts' digests are those of test bytes, as of any cloud; the base image is what the toy cloud says.
 LOCK = """\
 import sys, pathlib
-from imagegen.artifacts.lock import lock_bytes
+from imagegen.fetch.lock import lock_bytes
 from imagegen.providers import RunFacts
 from imagegen.providers.provider import provider
 from tests.conftest import load_today, make_test_lock
@@ -58,7 +58,7 @@ CHECK = """\
 import os, pathlib, sys
 from imagegen import locking, pipeline
 from imagegen.build.folders import BuildFolder
-from imagegen.console import Console
+from imagegen.base.console import Console
 from imagegen.providers import RunFacts
 from tests.conftest import load_today
 config, tree = map(pathlib.Path, sys.argv[1:])

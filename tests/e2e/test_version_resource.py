@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from imagegen.artifacts.version_resource import read_version
+from imagegen.inspect.version_resource import read_version
 from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from imagegen.base.errors import ExitCode
 from imagegen.build import process
-from imagegen.errors import ExitCode
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from tests.conftest import REPOSITORY, load_today
@@ -22,7 +22,7 @@ from tests.e2e.rehearsal_support import DEADLINE_S, imagegen, user_environ
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen import loading
+    from imagegen.plan import loading
     from imagegen.rehearsal.boot.booted import Boot
 
 pytestmark = pytest.mark.e2e

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import hatchling.build
 import pytest
 
-from imagegen import contents, pipeline
-from imagegen.artifacts.lock import lock_bytes
+from imagegen import pipeline
+from imagegen.base import contents
+from imagegen.fetch.lock import lock_bytes
 from imagegen.providers.registry import PROVIDERS
 from tests.deadlines import HANG_S
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
+from imagegen.base.console import Console
+from imagegen.base.errors import ExitCode, RefusedError
+from imagegen.base.files import write_tree
 from imagegen.build import process
-from imagegen.console import Console
-from imagegen.errors import ExitCode, RefusedError
-from imagegen.files import write_tree
 from imagegen.providers import RunFacts
 from imagegen.rehearsal.clouds.aws import faults as aws
 from imagegen.rehearsal.clouds.aws.fleets import failed_answer

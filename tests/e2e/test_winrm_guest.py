@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 
+from imagegen.base.console import Console
 from imagegen.build import process
 from imagegen.build.tools import find_tools
-from imagegen.console import Console
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal import guest as rehearsed
 from imagegen.rehearsal.winrm.server import WinRMServer

@@ -20,19 +20,19 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from imagegen import locking
-from imagegen.artifacts.download import Download, Fetched
-from imagegen.artifacts.image_lookup import Answer
-from imagegen.artifacts.lock import lock_bytes
+from imagegen.base.errors import ExitCode
 from imagegen.cli.main import main
-from imagegen.errors import ExitCode
+from imagegen.fetch import locking
+from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.lock import lock_bytes
+from imagegen.oci.image_lookup import Answer
 from tests.golden_files import compare_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imagegen.artifacts.lock import Lock
-    from imagegen.loading import Loaded
+    from imagegen.fetch.lock import Lock
+    from imagegen.plan.loading import Loaded
 
 HERE = Path(__file__).parent
 CASES = sorted(path.parent for path in HERE.glob("*/command"))

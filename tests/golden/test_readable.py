@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagegen import contents, pipeline
-from imagegen.canonical import canonical
+from imagegen import pipeline
+from imagegen.base import contents
+from imagegen.base.canonical import canonical
 from imagegen.render import bundle_zip
 from tests.conftest import REPOSITORY
 from tests.golden.readable import describe_difference, read_tree

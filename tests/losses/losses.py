@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.lines import joined
+from imagegen.base.lines import joined
 from tests.e2e.losses_support import VARIANTS, find_losses, resources
 from tests.e2e.test_losses import ROWS, Row, is_listed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from imagegen.resources.kinds import KINDS, PLANNED_KINDS
+from imagegen.steps.kinds import KINDS, PLANNED_KINDS
 from tests.powershell.tables import ENTRY_SCRIPTS, FALSE_ALARMS, VERBS
 
 if TYPE_CHECKING:

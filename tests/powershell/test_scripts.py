@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.resources.kinds import PLANNED_KINDS
+from imagegen.steps.kinds import PLANNED_KINDS
 from tests.powershell.mend_words import TELL_REASONS
 from tests.powershell.reader import Script
 from tests.powershell.repository import ROOT, RULES, script, script_paths

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from imagegen.console import Console
+from imagegen.base.console import Console
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers.time_limits import Clock
 

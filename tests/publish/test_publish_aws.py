@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import botocore.exceptions
 import pytest
 
-from imagegen import errors
+from imagegen.base import errors
 from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.aws.publish import publish
 from imagegen.providers.aws.settings import Settings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_ec2.client import EC2Client
 
-    from imagegen.console import Console
+    from imagegen.base.console import Console
     from imagegen.plan.model import BuildPlan
 
 CASES = sorted((Path(__file__).parent / "aws").glob("*.json"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
     from mypy_boto3_ec2.client import EC2Client
 
-    from imagegen.console import Console
+    from imagegen.base.console import Console
     from imagegen.plan.model import BuildPlan
 
 pytestmark = pytest.mark.usefixtures("cloud_descriptions")

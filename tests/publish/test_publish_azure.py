@@ -13,8 +13,8 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.mgmt.compute.models import GalleryImageVersion
 
-from imagegen import errors
-from imagegen.console import Console
+from imagegen.base import errors
+from imagegen.base.console import Console
 from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.azure import gallery
 from imagegen.providers.azure.publish import publish

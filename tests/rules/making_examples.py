@@ -8,14 +8,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from imagegen.config.reference import flow, scalar
-from imagegen.documents.yaml import read_yaml
+from imagegen.config.yaml import read_yaml
 from imagegen.rules.examples import Example, ExampleProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from imagegen.errors import Problem
+    from imagegen.base.errors import Problem
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.base.contents import PACKER, ROLES, SHIPPED
+from imagegen.base.errors import ERROR, WARNING
 from imagegen.catalog.facts import table
 from imagegen.config.load import read_config
-from imagegen.contents import PACKER, ROLES, SHIPPED
-from imagegen.documents.own_files import read_own_files
-from imagegen.documents.yaml import read_yaml
-from imagegen.errors import ERROR, WARNING
-from imagegen.judging import RuleInput
+from imagegen.config.own_files import read_own_files
+from imagegen.config.yaml import read_yaml
 from imagegen.providers.registry import PROVIDERS, part
 from imagegen.providers.tags import COMPONENT_TAGS, EXPIRES_AT, OPTION_TAGS, REPORT, RUN_ID
 from imagegen.rules import examples, first_boot, nodes
 from imagegen.rules.judge import all_rules, broken_rules
+from imagegen.rules.rule import RuleInput
 from imagegen.settle.spec import settle_targets
 from imagegen.steps.model import load_steps, with_own_steps
 from tests.golden_files import compare_golden
@@ -34,8 +34,8 @@ from tests.rules.making_examples import Case, example_text, make_example
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from imagegen.errors import Problem
-    from imagegen.judging import Rule
+    from imagegen.base.errors import Problem
+    from imagegen.rules.rule import Rule
     from tests.conftest import Decided
 
 HERE = Path(__file__).parent

@@ -20,18 +20,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from imagegen import pipeline
-from imagegen.artifacts.opened import open_artifacts
-from imagegen.artifacts.signature_request import SignatureError
-from imagegen.artifacts.signatures import check_signatures
 from imagegen.authenticode.trust import load_trust
+from imagegen.base.errors import ExitCode
 from imagegen.cli.output import error_text
-from imagegen.documents.yaml import parse_yaml
-from imagegen.errors import ExitCode
+from imagegen.config.yaml import parse_yaml
+from imagegen.inspect.opened import open_artifacts
 from imagegen.plan.context import artifact_requests
-from imagegen.plan.signatures import signature_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.authority import CodeSigner
 from imagegen.rehearsal.signing.compound_file import MAGIC, sign_compound_file
+from imagegen.trust.policy import signature_requests
+from imagegen.trust.signature_request import SignatureError
+from imagegen.trust.signatures import check_signatures
 from tests.authenticode.pki import (
     CODE,
     NOW,
@@ -52,8 +52,8 @@ from tests.golden_files import compare_golden
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imagegen.artifacts.signature_request import SignatureProblem
-    from imagegen.loading import Loaded
+    from imagegen.plan.loading import Loaded
+    from imagegen.trust.signature_request import SignatureProblem
 
     Way = Callable[[str, bytes], bytes]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from imagegen.catalog.facts import table
-from imagegen.loading import override_names
+from imagegen.plan.loading import override_names
 from tests.conftest import REPOSITORY, load_today
 from tests.golden_files import compare_golden
 

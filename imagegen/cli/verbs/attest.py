@@ -8,20 +8,20 @@ from typing import Final
 
 import click
 
-from imagegen.attest.attest import Documents, Sign, make_documents
-from imagegen.attest.cosign import sign_with_cosign
-from imagegen.attest.document_files import DocumentFiles
-from imagegen.attest.envelope import LIMIT_BYTES, read_attestation, sign
-from imagegen.attest.keys import SigningKey, read_signing_key
-from imagegen.attest.manifest_file import ManifestFile, find_contradictions, read_manifest
-from imagegen.attest.reading import InvalidDocument, read_bytes
+from imagegen.base.errors import ConfigError, RefusedError
+from imagegen.base.files import read_file
+from imagegen.base.lines import one_line
 from imagegen.cli import options
 from imagegen.cli.messages import messages
 from imagegen.cli.output import print_as
 from imagegen.cli.stored import find_manifest_file
-from imagegen.errors import ConfigError, RefusedError
-from imagegen.files import read_file
-from imagegen.lines import one_line
+from imagegen.record.attest import Documents, Sign, make_documents
+from imagegen.record.cosign import sign_with_cosign
+from imagegen.record.document_files import DocumentFiles
+from imagegen.record.envelope import LIMIT_BYTES, read_attestation, sign
+from imagegen.record.keys import SigningKey, read_signing_key
+from imagegen.record.manifest_file import ManifestFile, find_contradictions, read_manifest
+from imagegen.record.reading import InvalidDocument, read_bytes
 
 LIMIT_KEY_BYTES: Final = 64 * 2**10
 _UNSIGNED: Final = "warning: not signed, so anybody could have written it: sign it with --key FILE or --cosign"

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import click
 
-from imagegen import loading, pipeline
-from imagegen.artifacts.crl_use import CrlUse
-from imagegen.artifacts.lock import StoredLock
+from imagegen import pipeline
+from imagegen.base.console import Console
 from imagegen.build.packer import OnError
 from imagegen.cli import arguments, options
-from imagegen.console import Console
-from imagegen.loading import ConfigRequest
-from imagegen.manifest.model import ImageManifest
-from imagegen.manifest.report import left_out_lines
+from imagegen.fetch.lock import StoredLock
 from imagegen.pipeline import PreparedTarget
+from imagegen.plan import loading
+from imagegen.plan.loading import ConfigRequest
+from imagegen.record.manifest import ImageManifest
+from imagegen.record.report import left_out_lines
+from imagegen.trust.crl_use import CrlUse
 
 
 @click.command()

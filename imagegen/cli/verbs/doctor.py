@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from imagegen.base.errors import ExitCode
+from imagegen.base.lines import one_line
+from imagegen.build.doctor import examine
 from imagegen.cli import options
 from imagegen.cli.arguments import make_run_facts, open_console, prepare_targets
 from imagegen.cli.output import print_as
-from imagegen.doctor import examine
-from imagegen.errors import ExitCode
-from imagegen.lines import one_line
 from imagegen.providers.checks import WRONG, Check
 
 _COLOURS = {"ok": "green", "wrong": "red", "unknown": "yellow"}

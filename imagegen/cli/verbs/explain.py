@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from imagegen import loading
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import terminal_width
-from imagegen.explain import explain as explain_specs
-from imagegen.explain import explanation_json, explanation_lines, narrow
+from imagegen.plan import loading
+from imagegen.plan.explain import explain as explain_specs
+from imagegen.plan.explain import explanation_json, explanation_lines, narrow
 
 
 @click.command()

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from imagegen import loading
-from imagegen.build.journal import RecordedRun
+from imagegen.base.errors import ImagegenError, PublishError
 from imagegen.cli import options
 from imagegen.cli.arguments import make_run_facts, open_console
 from imagegen.cli.output import print_as
-from imagegen.errors import ImagegenError, PublishError
 from imagegen.leftovers import sweep
+from imagegen.leftovers.journal import RecordedRun
 from imagegen.leftovers.recording import read_runs
 from imagegen.leftovers.sweep import Outcome, Place, configured_place
+from imagegen.plan import loading
 from imagegen.providers import RunFacts
 
 

@@ -4,12 +4,12 @@ import dataclasses
 
 import click
 
-from imagegen import loading
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import check_known, columns, terminal_width
-from imagegen.describe.kinds import describe_kind, kind_lines, summary_of
-from imagegen.resources.kinds import KINDS
+from imagegen.plan import loading
+from imagegen.steps.describe_kinds import describe_kind, kind_lines, summary_of
+from imagegen.steps.kinds import KINDS
 
 
 @click.command()

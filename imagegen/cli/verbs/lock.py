@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from imagegen import locking
-from imagegen.artifacts.drift import Change
+from imagegen.base.errors import VerificationError
+from imagegen.base.lines import counted
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
-from imagegen.errors import VerificationError
-from imagegen.lines import counted
+from imagegen.fetch import locking
+from imagegen.fetch.drift import Change
 
 
 @click.command()

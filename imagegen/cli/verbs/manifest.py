@@ -5,15 +5,15 @@ from pathlib import Path
 
 import click
 
-from imagegen.attest.manifest_file import read_manifest
-from imagegen.attest.reading import InvalidDocument
+from imagegen.base.errors import ConfigError
+from imagegen.base.lines import one_line
 from imagegen.cli import options
 from imagegen.cli.output import manifest_line, print_as, print_manifest
 from imagegen.cli.stored import choose_manifest, find_manifest_file, find_store, is_image_id
-from imagegen.errors import ConfigError
-from imagegen.lines import one_line
-from imagegen.manifest.model import ImageManifest
-from imagegen.manifest.store import LocalStore
+from imagegen.record.manifest import ImageManifest
+from imagegen.record.manifest_file import read_manifest
+from imagegen.record.reading import InvalidDocument
+from imagegen.record.store import LocalStore
 
 
 @click.group()

@@ -9,15 +9,15 @@ from typing import Any, Final
 import click
 import pydantic
 
+from imagegen.base.errors import ConfigError
+from imagegen.base.files import read_file
+from imagegen.base.lines import counted
 from imagegen.cli import options
 from imagegen.cli.arguments import decide_plan
 from imagegen.cli.output import print_as
-from imagegen.compare import Side, compare, difference_lines, read_manifest, read_plan
-from imagegen.errors import ConfigError
-from imagegen.files import read_file
-from imagegen.lines import counted
-from imagegen.manifest.model import ImageManifest
 from imagegen.plan.model import BuildPlan, PlannedResource, PlannedSignature
+from imagegen.record.compare import Side, compare, difference_lines, read_manifest, read_plan
+from imagegen.record.manifest import ImageManifest
 
 # The fields of a resource that are shown beside its name. Digests are only in the JSON.
 _SHOWN_FIELDS = {

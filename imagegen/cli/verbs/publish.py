@@ -6,8 +6,8 @@ import click
 
 from imagegen import pipeline
 from imagegen.cli import arguments, options
-from imagegen.manifest.model import ImageManifest
 from imagegen.pipeline import PreparedTarget
+from imagegen.record.manifest import ImageManifest
 
 
 @click.command()

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from imagegen import pipeline
+from imagegen.base.files import write_tree
+from imagegen.base.lines import one_line
 from imagegen.cli import options
 from imagegen.cli.arguments import decide_plan
-from imagegen.files import write_tree
-from imagegen.lines import one_line
 
 
 @click.command()

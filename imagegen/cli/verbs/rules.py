@@ -8,9 +8,9 @@ import click
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import check_known, columns, terminal_width
-from imagegen.judging import Rule
 from imagegen.rules.examples import example_of
 from imagegen.rules.judge import all_rules
+from imagegen.rules.rule import Rule
 from imagegen.rules.unimplemented import RULE, AskedBy, Feature, features
 
 

@@ -8,13 +8,14 @@ from typing import Final
 import click
 import pydantic
 
-from imagegen import loading, pipeline
+from imagegen import pipeline
+from imagegen.base.errors import ConfigError, InvalidValue
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import check_known, columns, terminal_width
+from imagegen.config.problems import quoted
 from imagegen.config.value_types import ImageRef
-from imagegen.documents.problems import quoted
-from imagegen.errors import ConfigError, InvalidValue
+from imagegen.plan import loading
 from imagegen.rules.nodes import find_lack_of_host_process
 from imagegen.samples.make import POD_SCRIPT, Samples, SamplesRequest, make_samples, sample_scripts
 from imagegen.samples.network import known_networks
@@ -105,7 +106,7 @@ def _find_signed_script(loaded: loading.Loaded, target: str) -> Callable[[], byt
     if not spec.facts.all_signed:
         return None
     # The libraries that read signatures are slow to import.
-    from imagegen.signing.own import sign_samples
+    from imagegen.trust.own import sign_samples
 
     return lambda: sign_samples(spec, scripts, pipeline.sign_advice(loaded.file, target))[POD_SCRIPT]
 

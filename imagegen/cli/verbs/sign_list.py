@@ -7,18 +7,18 @@ from pathlib import Path
 
 import click
 
+from imagegen.base.errors import RefusedError
+from imagegen.base.files import write_file
+from imagegen.base.lines import counted
 from imagegen.cli import options
 from imagegen.cli.arguments import choose_targets
 from imagegen.cli.output import print_as
-from imagegen.errors import RefusedError
-from imagegen.files import write_file
-from imagegen.lines import counted
 from imagegen.samples.make import sample_scripts
-from imagegen.signing.block import is_signed, without_signature
-from imagegen.signing.copies import SignedCopies
-from imagegen.signing.listing import ListedScript
-from imagegen.signing.own import list_own_scripts, look_for_copies
-from imagegen.signing.shipped import read_shipped
+from imagegen.trust.block import is_signed, without_signature
+from imagegen.trust.copies import SignedCopies
+from imagegen.trust.listing import ListedScript
+from imagegen.trust.own import list_own_scripts, look_for_copies
+from imagegen.trust.shipped import read_shipped
 
 
 @click.command("sign-list")

@@ -4,12 +4,12 @@ import dataclasses
 
 import click
 
-from imagegen import loading
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import check_known, columns, terminal_width
-from imagegen.describe.steps import describe_step, step_lines
+from imagegen.plan import loading
 from imagegen.plan.context import order_steps
+from imagegen.steps.describe import describe_step, step_lines
 
 
 @click.command()

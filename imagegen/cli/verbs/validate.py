@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from imagegen import loading
+from imagegen.base.errors import ERROR, ConfigError, ExitCode, Problem
+from imagegen.base.lines import counted, one_line
 from imagegen.cli import options
 from imagegen.cli.messages import messages
 from imagegen.cli.output import error_text, print_as, problem_text
-from imagegen.errors import ERROR, ConfigError, ExitCode, Problem
-from imagegen.lines import counted, one_line
+from imagegen.plan import loading
 
 
 @click.command()

@@ -7,16 +7,16 @@ from typing import Final
 
 import click
 
-from imagegen.attest.document_files import DocumentFiles
-from imagegen.attest.keys import VerifyingKey, read_verifying_key
-from imagegen.attest.verify import Check, RefusedLabel, VerifyRequest
-from imagegen.attest.verify import verify as verify_all
+from imagegen.base.errors import ConfigError, VerificationError
+from imagegen.base.files import read_file
+from imagegen.base.lines import counted
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.stored import find_manifest_file
-from imagegen.errors import ConfigError, VerificationError
-from imagegen.files import read_file
-from imagegen.lines import counted
+from imagegen.record.document_files import DocumentFiles
+from imagegen.record.keys import VerifyingKey, read_verifying_key
+from imagegen.record.verify import Check, RefusedLabel, VerifyRequest
+from imagegen.record.verify import verify as verify_all
 
 LIMIT_KEY_BYTES: Final = 64 * 2**10
 _REHEARSED: Final = RefusedLabel(

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.providers import RunFacts
 from imagegen.providers.aws.client import ServiceClients, service_clients
 from imagegen.providers.aws.faults import error_code, explain_errors

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 from xml.sax.saxutils import escape
 
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
 from imagegen.providers.aws.settings import AssumeRole, Auth
 from imagegen.providers.time_limits import CONNECT_S, READ_S, RETRIES, Deadline
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
+from imagegen.base.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
 from imagegen.providers.aws.client import PageError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from imagegen.artifacts.lock import BaseForm, LockedBase
-from imagegen.errors import ConfigError, PublishError, RefusedError
+from imagegen.base.errors import ConfigError, PublishError, RefusedError
+from imagegen.fetch.lock import BaseForm, LockedBase
 from imagegen.providers import CloudImage
 from imagegen.providers.aws.faults import explain_errors, is_transient
 from imagegen.providers.aws.settings import IMDS_V2, OWNER, REGION, Settings

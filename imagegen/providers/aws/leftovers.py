@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import PublishError, RefusedError
+from imagegen.base.errors import PublishError, RefusedError
 from imagegen.providers import Leftover, Remains
 from imagegen.providers.aws.faults import error_code, explain_errors, is_answer_from_aws
 from imagegen.providers.aws.images import AVAILABLE, Tagged, snapshots_of, tags_of

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import table
-from imagegen.judging import Finding, TargetRule
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.shared_rules import HYPER_V_SIZE
+from imagegen.rules.rule import Finding, TargetRule
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.lock import LockedBase
+from imagegen.base.errors import PublishError, RefusedError
 from imagegen.build.toolchain import NeededPlugin, Pin
-from imagegen.errors import PublishError, RefusedError
+from imagegen.fetch.lock import LockedBase
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.aws import checks, images, source
 from imagegen.providers.aws import leftovers as remains
@@ -22,7 +22,7 @@ from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT
 from imagegen.providers.time_limits import Clock, Deadline
 
 if TYPE_CHECKING:
-    from imagegen.console import Console
+    from imagegen.base.console import Console
     from imagegen.plan.model import BuildPlan
 
     Plan = BuildPlan[Settings]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, cast
 
-from imagegen.canonical import digest
-from imagegen.errors import ImagegenError, PublishError
+from imagegen.base.canonical import digest
+from imagegen.base.errors import ImagegenError, PublishError
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.aws.client import Clients
 from imagegen.providers.aws.faults import error_code, explain_errors, is_transient, is_unknown_host
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         TagTypeDef,
     )
 
-    from imagegen.console import Console
+    from imagegen.base.console import Console
     from imagegen.plan.model import BuildPlan
 
 # Longer than FAILING_LIMIT_S, so that the error has the reason instead of the time limit.

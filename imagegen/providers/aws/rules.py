@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
-from imagegen.judging import ERROR, WARNING, Finding, TargetRule
 from imagegen.providers.aws.nesting import hyper_v_size as hyper_v_size
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.aws.source import OWN_TAGS
@@ -29,9 +28,10 @@ from imagegen.providers.shared_rules import (
     publish_regions,
 )
 from imagegen.providers.tags import COMPONENT_TAGS, OPTION_TAGS
+from imagegen.rules.rule import ERROR, WARNING, Finding, TargetRule
 
 if TYPE_CHECKING:
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
     from imagegen.settle.spec import Spec
 
     Target = Spec[Settings]

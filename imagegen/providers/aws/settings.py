@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 import pydantic
 
 from imagegen.providers.settings import Cidr, Days, Price, TagValue, TargetSettings
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 TITLE: Final = "AWS"
 REGION: Final = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$"

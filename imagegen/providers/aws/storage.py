@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from imagegen.errors import ConfigError, RefusedError, VerificationError
+from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.providers import RunFacts
 from imagegen.providers.aws.client import session_for
 from imagegen.providers.aws.faults import error_code, explain_errors

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.providers.aws.client import ServiceClients
 from imagegen.providers.aws.faults import error_code, explain_errors, is_transient
 from imagegen.providers.aws.images import look_up_base

@@ -8,7 +8,7 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.providers import RunFacts
 from imagegen.providers.azure.client import Arm, compute, resource_manager, why_packer_cannot_sign_in
 from imagegen.providers.azure.disks import has_premium_storage

@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from imagegen.errors import ConfigError, RefusedError
+from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.providers.azure.failures import reject_web_page, silence_libraries
 from imagegen.providers.azure.settings import Auth
 from imagegen.providers.time_limits import CONNECT_S, READ_S, RETRIES, Deadline

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import table
-from imagegen.judging import WARNING, Finding, TargetRule
 from imagegen.providers.azure.settings import Settings
+from imagegen.rules.rule import WARNING, Finding, TargetRule
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec

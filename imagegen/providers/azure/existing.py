@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.providers.azure.client import Arm
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.gallery import SUCCEEDED, definition_of, fixed_version, is_version_name, region_key

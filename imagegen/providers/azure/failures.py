@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
+from imagegen.base.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
 
 if TYPE_CHECKING:
     from azure.core.exceptions import ClientAuthenticationError, HttpResponseError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from packaging.version import Version
 
-from imagegen.errors import PublishError, RefusedError
+from imagegen.base.errors import PublishError, RefusedError
 from imagegen.providers import CloudImage, RunFacts, SearchResult
 from imagegen.providers.azure.failures import explain_errors, is_transient
 from imagegen.providers.azure.settings import Settings

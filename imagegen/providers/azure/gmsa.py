@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from imagegen import judging
 from imagegen.catalog.facts import numbers, table
-from imagegen.judging import ERROR, Finding, RuleInput, simple_rule
+from imagegen.rules import rule as judging
+from imagegen.rules.rule import ERROR, Finding, RuleInput, simple_rule
 
 gmsa_on_azure = simple_rule(
     "gmsa-on-azure",

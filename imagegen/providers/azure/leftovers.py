@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import ConfigError, RefusedError
+from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.providers import Leftover, Remains
 from imagegen.providers.azure import gallery
 from imagegen.providers.azure.client import Arm

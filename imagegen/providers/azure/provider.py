@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.lock import LockedBase
+from imagegen.base.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.build.toolchain import NeededPlugin, Pin
-from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
+from imagegen.fetch.lock import LockedBase
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.azure import checks, gallery, source, tags
 from imagegen.providers.azure import leftovers as remains
@@ -28,7 +28,7 @@ from imagegen.providers.provider import Provider
 from imagegen.providers.time_limits import Clock, Deadline
 
 if TYPE_CHECKING:
-    from imagegen.console import Console
+    from imagegen.base.console import Console
     from imagegen.plan.model import BuildPlan
 
     Plan = BuildPlan[Settings]

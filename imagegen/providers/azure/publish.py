@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from imagegen.errors import PublishError
+from imagegen.base.errors import PublishError
 from imagegen.providers import CloudImage, Published
 from imagegen.providers.azure.failures import explain_errors, is_transient
 from imagegen.providers.azure.gallery import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion
 
-    from imagegen.console import Console
+    from imagegen.base.console import Console
     from imagegen.plan.model import BuildPlan
 
 # The attempts of an update that conflicts with another update, and the pause between them.

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from imagegen import judging
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule, simple_rule
 from imagegen.providers.azure.disks import azure_size_premium as azure_size_premium
 from imagegen.providers.azure.gmsa import gmsa_known as gmsa_known
 from imagegen.providers.azure.gmsa import gmsa_on_azure as gmsa_on_azure
@@ -34,9 +32,11 @@ from imagegen.providers.shared_rules import (
     publish_regions,
 )
 from imagegen.providers.tags import COMPONENT_TAGS, OPTION_TAGS
+from imagegen.rules import rule as judging
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, TargetRule, simple_rule
 
 if TYPE_CHECKING:
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
     from imagegen.settle.spec import Spec
 
     Target = Spec[Settings]

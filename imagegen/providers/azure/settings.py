@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 import pydantic
 
 from imagegen.providers.settings import Cidr, Days, EnvName, Price, TagValue, TargetSettings
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 TITLE: Final = "Azure"
 LOCATION: Final = r"^[a-z0-9]+$"

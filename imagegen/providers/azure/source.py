@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from packaging.version import Version
 
-from imagegen.artifacts.lock import BaseForm, LockedBase
-from imagegen.errors import ConfigError, RefusedError
+from imagegen.base.errors import ConfigError, RefusedError
+from imagegen.fetch.lock import BaseForm, LockedBase
 from imagegen.providers.azure.disks import has_premium_storage
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.gallery import fixed_version

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import ConfigError, RefusedError
+from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.providers import RunFacts
 from imagegen.providers.azure.client import credential_for
 from imagegen.providers.azure.failures import NotAzureError, explain_errors

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import table
-from imagegen.judging import ERROR, Finding, TargetRule
 from imagegen.providers.azure.settings import Settings
+from imagegen.rules.rule import ERROR, Finding, TargetRule
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec

@@ -49,7 +49,7 @@ from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
 from imagegen.rehearsal.node.pod_routes import make_cluster
 from imagegen.rehearsal.node.reset_script import reset_scripts
-from imagegen.signing.block import without_signature
+from imagegen.trust.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING
 
-from imagegen.contents import SHIPPED
+from imagegen.base.contents import SHIPPED
 from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.restricted_address import restrict_address
@@ -16,7 +16,7 @@ from imagegen.rehearsal.machine.restricted_address import restrict_address
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from imagegen.contents import Contents
+    from imagegen.base.contents import Contents
     from imagegen.rehearsal.boot.model import Process, Program
     from imagegen.rehearsal.machine.windows import Machine
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.artifacts.image_lookup import build_of, chain_id
 from imagegen.boot import facts
+from imagegen.oci.image_lookup import build_of, chain_id
 from imagegen.rehearsal.boot.hyper_v import HANDLER, find_handlers
 from imagegen.rehearsal.machine import docker_store
 from imagegen.rehearsal.machine.container_store import PINNED, open_store, sandbox_image
 from imagegen.rehearsal.machine.image_pull import can_run, choose_manifest, pull
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.resources.image_name import ImageName
+from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

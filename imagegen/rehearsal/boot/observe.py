@@ -25,8 +25,8 @@ from imagegen.rehearsal.node.kubelet_credentials import can_run
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import last_values, parse_arguments, registered_providers
 from imagegen.rehearsal.node.registration import PROVIDED_ADDRESS
-from imagegen.resources.accounts import TRUSTED
-from imagegen.signing.block import without_signature
+from imagegen.steps.accounts import TRUSTED
+from imagegen.trust.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -24,7 +24,7 @@ from imagegen.rehearsal.boot.powershell_syntax import (
 from imagegen.rehearsal.boot.programs import NoSuchProgramError, full_path, is_file, variables_of
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.script_policy import REFUSED, find_refusal
-from imagegen.signing.block import without_signature
+from imagegen.trust.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,8 +20,8 @@ from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.programs import programs
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.resources.image_name import ImageName
-from imagegen.resources.model import ImageDigest, Sha256, Strict, WindowsPath
+from imagegen.steps.image_name import ImageName
+from imagegen.steps.resource import ImageDigest, Sha256, Strict, WindowsPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

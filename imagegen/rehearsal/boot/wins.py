@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.documents.yaml import parse_yaml
+from imagegen.config.yaml import parse_yaml
 from imagegen.rehearsal.machine.programs import check_can_run, split_command
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.wins import find_pipe, find_successor, list_programs, read_wins_config

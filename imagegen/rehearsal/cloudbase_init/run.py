@@ -16,9 +16,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from imagegen.base.errors import BuildError
 from imagegen.build import process
 from imagegen.build.supervisor import Grace
-from imagegen.errors import BuildError
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.cloudbase_init.certificates import CertificateCalls
 from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, OS, UNKNOWN, X509, Channel

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 from packaging.version import Version
 
+from imagegen.base.errors import ToolError
+from imagegen.base.files import replace_folder, scratch_folder
 from imagegen.build import process
 from imagegen.build.environment import pip_environment
 from imagegen.build.folders import locked
 from imagegen.build.tools import cache_folder
-from imagegen.errors import ToolError
-from imagegen.files import replace_folder, scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.base.console import Console
     from imagegen.build.process import Completed, ProgramRunner
-    from imagegen.console import Console
 
 PACKAGE: Final = "cloudbase-init"
 _MODULE: Final = "cloudbaseinit"

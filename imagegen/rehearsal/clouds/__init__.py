@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING
 
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
     from imagegen.rehearsal.boot.model import Clock, Instance, Platform
     from imagegen.rehearsal.network.cloud import CloudOptions
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imagegen.errors import ExitCode
+    from imagegen.base.errors import ExitCode
     from imagegen.rehearsal.sandbox import Sandbox
 
 

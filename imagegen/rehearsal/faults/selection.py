@@ -12,7 +12,7 @@ from imagegen.rehearsal.faults.table import check_publish_region, find_faults
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from imagegen.loading import Loaded
+    from imagegen.plan.loading import Loaded
     from imagegen.rehearsal.faults.fault import Fault, TriggerCount
     from imagegen.rehearsal.sandbox import Sandbox
 

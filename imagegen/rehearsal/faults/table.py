@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 from typing import TYPE_CHECKING, Final
 
-from imagegen.errors import ConfigError, ExitCode
+from imagegen.base.errors import ConfigError, ExitCode
 from imagegen.rehearsal.clouds import cloud_faults, cloud_names
 from imagegen.rehearsal.faults import guest
 from imagegen.rehearsal.faults.fault import Fault, Injector

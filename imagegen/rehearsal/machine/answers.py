@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pydantic
 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

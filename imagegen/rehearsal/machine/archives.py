@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.archive import find_type, read_archive
-from imagegen.errors import VerificationError
+from imagegen.base.errors import VerificationError
+from imagegen.inspect.archive import find_type, read_archive
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.manifest.report import LeftOut
+from imagegen.record.report import LeftOut
 from imagegen.rehearsal.machine import downloads
 from imagegen.rehearsal.machine.bundle import HOME, UNPACKED
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR

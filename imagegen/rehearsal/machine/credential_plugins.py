@@ -13,7 +13,7 @@ from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.bundle import need_common
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
-from imagegen.signing.block import without_signature
+from imagegen.trust.block import without_signature
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine

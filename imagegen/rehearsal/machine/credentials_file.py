@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pydantic
 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine

@@ -15,12 +15,12 @@ import json
 import tarfile
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.artifacts.image_lookup import build_of, chain_id
+from imagegen.oci.image_lookup import build_of, chain_id
 from imagegen.rehearsal.machine.docker_engine import docker_fault
 from imagegen.rehearsal.machine.image_pull import Remote
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry_credentials import docker_auth
-from imagegen.resources.image_name import DOCKER_HUB, ImageName
+from imagegen.steps.image_name import DOCKER_HUB, ImageName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from imagegen.rehearsal.signing.compound_file import NotCompoundError, make_compound_file, read_compound_file
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

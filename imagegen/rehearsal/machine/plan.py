@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import pydantic
 
 from imagegen.rehearsal.machine.stop import Exit, StopError
-from imagegen.resources.kinds import KINDS, PLANNED_KINDS, File, Script
-from imagegen.resources.model import Name, Sha256, Strict
-from imagegen.resources.update import Update
+from imagegen.steps.kinds import KINDS, PLANNED_KINDS, File, Script
+from imagegen.steps.resource import Name, Sha256, Strict
+from imagegen.steps.update import Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagegen.resources.model import Resource
+    from imagegen.steps.resource import Resource
 
 
 class Windows(Strict):

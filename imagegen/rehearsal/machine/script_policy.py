@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.rehearsal.machine.certificates import DISALLOWED, TRUSTED_PUBLISHER
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.signatures import NOT_SIGNED, VALID, show_signature
-from imagegen.signing.block import is_script
+from imagegen.trust.block import is_script
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.signatures import Shown

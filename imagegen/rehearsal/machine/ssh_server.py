@@ -15,7 +15,7 @@ from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.machine.sshd import read_settings
-from imagegen.signing.block import without_signature
+from imagegen.trust.block import without_signature
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.accounts import User

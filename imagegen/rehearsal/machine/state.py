@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 import pydantic
 
-from imagegen.manifest.report import LeftOut
+from imagegen.record.report import LeftOut
 from imagegen.rehearsal.machine.bundle import HOME
-from imagegen.resources.model import Strict
+from imagegen.steps.resource import Strict
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.events import Transcript

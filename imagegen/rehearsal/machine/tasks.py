@@ -15,7 +15,7 @@ from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.rotation import rotate_logs
 from imagegen.rehearsal.machine.script_policy import REFUSED, find_refusal
-from imagegen.signing.block import without_signature
+from imagegen.trust.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

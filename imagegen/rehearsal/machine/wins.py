@@ -6,9 +6,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import numbers
-from imagegen.documents.yaml import parse_yaml
-from imagegen.errors import ConfigError
+from imagegen.config.yaml import parse_yaml
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 

@@ -7,7 +7,7 @@ import re
 import urllib.parse
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.published import offered_digests
+from imagegen.fetch.published import offered_digests
 from imagegen.rehearsal.network.messages import Request, Response
 
 if TYPE_CHECKING:

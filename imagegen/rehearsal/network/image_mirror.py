@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.mirror_layout import (
+from imagegen.oci.mirror_layout import (
     INDEX,
     Index,
     IndexedImage,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imagegen.rehearsal.network.registries import Blob
-    from imagegen.resources.image_name import ImageName
+    from imagegen.steps.image_name import ImageName
 
 _WHEN = "2026-01-01T00:00:00Z"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.rehearsal.network.messages import Request, Response
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.credentials import Ways
+    from imagegen.fetch.credentials import Ways
 
 Admit = Callable[[Request], Response | None]
 """The answer in place of the file; None if the request may have it."""

@@ -19,10 +19,10 @@ import urllib.parse
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from imagegen.artifacts.image_lookup import Answer
 from imagegen.catalog.facts import numbers, table
+from imagegen.oci.image_lookup import Answer
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
-from imagegen.resources.image_name import DOCKER_HUB, ImageName
+from imagegen.steps.image_name import DOCKER_HUB, ImageName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers
-from imagegen.errors import ConfigError
 from imagegen.rehearsal.node.client import ApiError
 from imagegen.rehearsal.node.decode import GROUP, KubeadmError
 from imagegen.rehearsal.node.facts import is_within, reached, read_facts

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import numbers
-from imagegen.errors import ConfigError
 from imagegen.rehearsal.node.facts import is_within, read_facts
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 

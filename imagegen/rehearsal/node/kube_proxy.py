@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers, table
-from imagegen.errors import ConfigError
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.programs import log_file, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows

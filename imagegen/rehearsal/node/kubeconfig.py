@@ -6,7 +6,7 @@ import base64
 import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
 from imagegen.rehearsal.node.yaml_text import read_yaml_map, yaml_text
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.node.facts import is_within, read_facts

@@ -6,8 +6,8 @@ import ntpath
 import re
 from typing import TYPE_CHECKING, Any
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import numbers, table
-from imagegen.errors import ConfigError
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.docker_engine import DOCKER_PIPE
 from imagegen.rehearsal.node.facts import is_within, read_facts

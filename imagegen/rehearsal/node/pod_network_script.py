@@ -10,7 +10,7 @@ import ntpath
 import re
 from typing import TYPE_CHECKING
 
-from imagegen.contents import SHIPPED
+from imagegen.base.contents import SHIPPED
 from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.hns import NODE_ADDRESS, NODE_NETWORK, Endpoint, Network
@@ -25,7 +25,7 @@ from imagegen.rehearsal.node.start_script import read_kubeadm_arguments
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imagegen.contents import Contents
+    from imagegen.base.contents import Contents
     from imagegen.rehearsal.boot.model import Process, Program
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.node.api_server import Cluster

@@ -7,8 +7,8 @@ import hashlib
 import ntpath
 from typing import TYPE_CHECKING, Final
 
+from imagegen.base.contents import SHIPPED
 from imagegen.catalog.facts import minor as minor_of
-from imagegen.contents import SHIPPED
 from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, CREATOR_OWNER, SYSTEM, USERS, write
 from imagegen.rehearsal.machine.files import parent
@@ -23,7 +23,7 @@ from imagegen.rehearsal.node.reset import run_reset
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imagegen.contents import Contents
+    from imagegen.base.contents import Contents
     from imagegen.rehearsal.boot.model import Process, Program
     from imagegen.rehearsal.machine.windows import Machine
 

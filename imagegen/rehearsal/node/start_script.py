@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.signing.block import without_signature
+from imagegen.trust.block import without_signature
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from imagegen.documents.yaml import parse_yaml
+from imagegen.config.yaml import parse_yaml
 
 
 def yaml_text(value: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ from imagegen.rehearsal.signing.sign import sign
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from imagegen.artifacts.signature_request import SignatureRequest
     from imagegen.authenticode.signer import SignerCondition
+    from imagegen.trust.signature_request import SignatureRequest
 
 Attributes = tuple[tuple[str, str], ...]
 _ANY_SIGNER: Final[Attributes] = (("CN", "Rehearsal"),)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pydantic
 
-from imagegen.artifacts.lock import BaseForm, LockedBase
+from imagegen.fetch.lock import BaseForm, LockedBase
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.tags import ImageTags
 from toy_cloud.settings import Settings

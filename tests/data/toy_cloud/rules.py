@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen.judging import ERROR, Finding, TargetRule
+from imagegen.rules.rule import ERROR, Finding, TargetRule
 from toy_cloud.settings import Settings
 
 if TYPE_CHECKING:

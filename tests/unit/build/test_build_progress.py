@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.console import Console
 from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
 from imagegen.build.live_display import LiveDisplay
 from imagegen.build.packer_output import OutputLine
 from imagegen.build.progress import LineDisplay, show_build
-from imagegen.console import Console
 
 if TYPE_CHECKING:
     from imagegen.build.progress import Display

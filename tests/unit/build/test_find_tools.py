@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts.connection import UnreachableError
+from imagegen.base.console import Console
+from imagegen.base.errors import ToolError, VerificationError
 from imagegen.build import go_build
 from imagegen.build.go_build import announcement
 from imagegen.build.process import Completed
 from imagegen.build.release import OfficialReleases
 from imagegen.build.toolchain import PACKER, Toolchain, tool_exports_text
 from imagegen.build.tools import cache_folder, find_tools, is_at_least, parse_plugins
-from imagegen.console import Console
-from imagegen.errors import ToolError, VerificationError
+from imagegen.fetch.connection import UnreachableError
 from tests.deadlines import HANG_S
 from tests.provider_answers import PLUGINS
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.errors import BuildError
 from imagegen.build import guest_logs
 from imagegen.build.guest_logs import FILE, GuestLogs
 from imagegen.build.packer_output import log_texts, scrub
-from imagegen.errors import BuildError
 from tests.unit.build.test_packer_run import build, phase, resource, said
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.build import journal
-from imagegen.build.journal import CLEANED, Entry, add_end, read_runs, recorded
-from imagegen.errors import ToolError
+from imagegen.base.errors import ToolError
+from imagegen.leftovers import journal
+from imagegen.leftovers.journal import CLEANED, Entry, add_end, read_runs, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path

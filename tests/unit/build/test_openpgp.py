@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from pysequoia.packet import PacketPile
 
-from imagegen.artifacts.connection import UnreachableError
+from imagegen.base.console import Console
 from imagegen.build import release
 from imagegen.build.openpgp import SignatureError, read_certificate, verify
-from imagegen.console import Console
+from imagegen.fetch.connection import UnreachableError
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.errors import BuildError, RefusedError, ToolError
 from imagegen.build.events import BrokenEvent, GuestEvent
 from imagegen.build.packer import BuildOutput, CloudSide, OnError, PackerError, build_tree, validate_tree
 from imagegen.build.packer_output import BuildLog
@@ -16,7 +17,6 @@ from imagegen.build.process import Completed, Terminal
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
 from imagegen.build.verdict import VerdictPipe
-from imagegen.errors import BuildError, RefusedError, ToolError
 from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:

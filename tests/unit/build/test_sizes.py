@@ -6,9 +6,9 @@ import io
 
 import pytest
 
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError
 from imagegen.build.packer import PackerError, build_on_first
-from imagegen.console import Console
-from imagegen.errors import BuildError
 
 
 def test_the_next_size_is_tried_and_what_the_first_left_is_told() -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.signals import StopHandler, stop_signals
 from imagegen.build.process import Pump
 from imagegen.build.supervisor import Grace
-from imagegen.signals import StopHandler, stop_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

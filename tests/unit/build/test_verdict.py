@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.errors import ToolError
 from imagegen.build.verdict import VerdictPipe
-from imagegen.errors import ToolError
 
 if TYPE_CHECKING:
     from pathlib import Path

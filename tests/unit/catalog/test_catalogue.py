@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import pydantic
 import pytest
 
-from imagegen.artifacts.archive import ArchiveFormat
-from imagegen.artifacts.zip_reader import METHOD_NAMES, METHODS
 from imagegen.catalog.facts import folders, is_compatible, minor, numbers, paths, read_rows, sources, stock_paths, table
 from imagegen.catalog.listing import tables
+from imagegen.inspect.archive import ArchiveFormat
+from imagegen.inspect.zip_reader import METHOD_NAMES, METHODS
 from imagegen.providers.registry import PROVIDERS
-from imagegen.resources.kinds import Registry
-from imagegen.resources.model import WindowsPath
+from imagegen.steps.kinds import Registry
+from imagegen.steps.resource import WindowsPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

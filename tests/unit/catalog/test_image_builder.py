@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from imagegen.base.contents import PACKER
 from imagegen.catalog.facts import hint_for, replacements, table
 from imagegen.cli.overrides import overrides
 from imagegen.config.fields import keys
-from imagegen.contents import PACKER
 
 VARIABLES = Path(__file__).parents[2] / "data" / "image-builder-variables.txt"
 # Named by its documentation alone, or by people who mean another variable.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.arrival import Version
-from imagegen.artifacts.cache import Cache
-from imagegen.artifacts.download import Fetched
+from imagegen.fetch.arrival import Version
+from imagegen.fetch.cache import Cache
+from imagegen.fetch.download import Fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ruamel.yaml import YAML
 
-from imagegen.artifacts.download import Fetched
-from imagegen.artifacts.inspect import Inspection, inspect_file
 from imagegen.cli.inspection import inspection_lines, make_overrides
 from imagegen.cli.override_fit import find_overrides
 from imagegen.cli.verbs.artifacts import VERBS, artifacts
 from imagegen.cli.verbs.artifacts import inspect as verb
 from imagegen.config.artifact_policy import PinnedUrl
+from imagegen.fetch.download import Fetched
+from imagegen.inspect.inspect import Inspection, inspect_file
 from tests.authenticode.pki import make_ca, make_signer, pki
 from tests.authenticode.signing import Options, sign_pe
 from tests.authenticode.support import fixture, fixture_trust, trust

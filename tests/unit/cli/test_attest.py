@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from imagegen.errors import ExitCode
-from imagegen.manifest.store import LocalStore
+from imagegen.base.errors import ExitCode
+from imagegen.record.store import LocalStore
 from tests.attest_support import Proof, make_proof, private_pem, public_pem, signing_key
-from tests.unit.manifest.test_manifest_store import manifest
+from tests.unit.record.test_manifest_store import manifest
 
 Run = Callable[..., tuple[object, str, str]]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from imagegen.base.errors import ToolError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.cli.main import main
-from imagegen.errors import ToolError
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.azure import provider as azure
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
@@ -33,7 +33,7 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     """Exit code and standard output, with the tools there and both clouds in order."""
     plugins = {name: Plugin("1.8.2", Path(name)) for name in ("amazon", "azure")}
     found = Toolchain(Path("packer"), "1.16.0", plugins, {})
-    monkeypatch.setattr("imagegen.doctor.find_tools", lambda **_: found)
+    monkeypatch.setattr("imagegen.build.doctor.find_tools", lambda **_: found)
     for cloud in (aws, azure):
         answer(monkeypatch, cloud, quick_checks=lambda *_: [SIGNED_IN], thorough_checks=lambda *_: [OFFERED])
 
@@ -100,7 +100,7 @@ def test_tools_that_are_missing_hide_no_other_check(doctor: Doctor, monkeypatch:
             "Packer is missing or too old", hint="run\n  brew install packer", details=["packer is not on PATH"]
         )
 
-    monkeypatch.setattr("imagegen.doctor.find_tools", missing)
+    monkeypatch.setattr("imagegen.build.doctor.find_tools", missing)
     # A build provides the pinned versions itself: whether they can be had is seen when they are fetched.
     code, out = doctor("--target", "azure")
     assert code == 0

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from imagegen.base.errors import BuildError, ConfigError, ExitCode, ImagegenError
 from imagegen.build import process
 from imagegen.cli.main import cli
-from imagegen.errors import BuildError, ConfigError, ExitCode, ImagegenError
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.faults.fault import FaultSettings
 from imagegen.rehearsal.faults.table import FAULTS, check_publish_region, find_faults, settings_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError, Problem
+from imagegen.base.lines import joined, one_line
 from imagegen.cli.output import error_text
-from imagegen.console import Console
-from imagegen.errors import BuildError, Problem
-from imagegen.lines import joined, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.build.journal import Entry, read_runs, recorded
+from imagegen.base.console import Console
+from imagegen.base.errors import ImagegenError, RefusedError
 from imagegen.cli.main import main
-from imagegen.console import Console
-from imagegen.errors import ImagegenError, RefusedError
 from imagegen.leftovers import sweep
+from imagegen.leftovers.journal import Entry, read_runs, recorded
 from imagegen.leftovers.recording import warn_of_leftovers
 from imagegen.providers import Leftover, Remains, RunFacts
 from imagegen.providers.aws.settings import Place

@@ -11,26 +11,26 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 import pytest
 
 import imagegen.providers.aws.provider as aws
-from imagegen import locking, pipeline
-from imagegen.artifacts import ca_hosts
-from imagegen.artifacts.arrival import Version
-from imagegen.artifacts.download import Download, Fetched, UnchangedError
-from imagegen.artifacts.image_lookup import Answer
-from imagegen.artifacts.request import host_of
-from imagegen.errors import RefusedError, ToolError
+from imagegen import pipeline
+from imagegen.base.errors import RefusedError, ToolError
+from imagegen.fetch import ca_hosts, locking
+from imagegen.fetch.arrival import Version
+from imagegen.fetch.download import Download, Fetched, UnchangedError
+from imagegen.fetch.request import host_of
+from imagegen.oci.image_lookup import Answer
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from tests.authenticode.pki import pki
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
-from tests.unit.manifest.test_manifest_store import manifest
+from tests.unit.record.test_manifest_store import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from imagegen.artifacts.lock import LockedBase, StoredLock
-    from imagegen.manifest.model import ImageManifest
+    from imagegen.fetch.lock import LockedBase, StoredLock
+    from imagegen.record.manifest import ImageManifest
 
     Run = Callable[..., tuple[object, str, str]]
     LockCommand = Callable[..., tuple[object, str, str]]

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import locking, pipeline
+from imagegen import pipeline
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError, ExitCode
 from imagegen.build.packer import OnError
 from imagegen.cli import arguments
-from imagegen.console import Console
-from imagegen.errors import BuildError, ExitCode
+from imagegen.fetch import locking
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:

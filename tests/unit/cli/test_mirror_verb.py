@@ -10,11 +10,11 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.arrival import Version
-from imagegen.artifacts.download import Download, Fetched
-from imagegen.artifacts.image_lookup import Answer
-from imagegen.artifacts.lock import lock_bytes
+from imagegen.fetch.arrival import Version
+from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.lock import lock_bytes
 from imagegen.mirror import from_locks, images
+from imagegen.oci.image_lookup import Answer
 from imagegen.pipeline import prepare_target
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.compare import Differences, Side, compare, difference_lines, read_manifest, read_plan
-from imagegen.errors import ConfigError
-from tests.unit.manifest.test_manifest_store import manifest
+from imagegen.base.errors import ConfigError
+from imagegen.record.compare import Differences, Side, compare, difference_lines, read_manifest, read_plan
+from tests.unit.record.test_manifest_store import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.samples.write import write_samples
 from tests.samples_support import BASE, CASES, make, texts
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import pipeline
-from imagegen.errors import BuildError, ExitCode, PublishError
+from imagegen.base.errors import BuildError, ExitCode, PublishError
 from tests.conftest import load_today
-from tests.unit.manifest.test_manifest_store import manifest, reported
 from tests.unit.pipeline.test_targets import CONFIG
+from tests.unit.record.test_manifest_store import manifest, reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.manifest.model import ImageManifest
+    from imagegen.record.manifest import ImageManifest
 
     Ran = Callable[..., tuple[object, str, str]]
 

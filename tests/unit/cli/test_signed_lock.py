@@ -12,17 +12,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import locking, pipeline
-from imagegen.artifacts.crl_use import CrlUse
-from imagegen.artifacts.download import Download, Fetched
-from imagegen.artifacts.image_lookup import Answer
-from imagegen.artifacts.lock import Lock
+from imagegen import pipeline
+from imagegen.base.console import Console
+from imagegen.base.errors import VerificationError
 from imagegen.cli.arguments import make_run_facts
-from imagegen.console import Console
-from imagegen.errors import VerificationError
+from imagegen.fetch import locking
+from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.lock import Lock
+from imagegen.oci.image_lookup import Answer
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
+from imagegen.trust.crl_use import CrlUse
 from tests.authenticode.pki import make_crl, make_root
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer

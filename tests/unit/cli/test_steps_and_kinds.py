@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable
 
-from imagegen import loading
-from imagegen.resources.kinds import KINDS
+from imagegen.plan import loading
+from imagegen.steps.kinds import KINDS
 
 STEPS = loading.load_steps()
 

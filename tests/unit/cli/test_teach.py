@@ -11,13 +11,13 @@ import click
 import click.testing
 import pytest
 
-from imagegen import loading
+from imagegen.base.errors import ConfigError
 from imagegen.catalog import listing
 from imagegen.catalog.facts import table
 from imagegen.cli.options import today
 from imagegen.cli.verbs import catalog, explain, init, rules, schema
 from imagegen.config.schema import FILE_NAME, MODELINE
-from imagegen.errors import ConfigError
+from imagegen.plan import loading
 from imagegen.rules import unimplemented
 from imagegen.rules.judge import all_rules
 from imagegen.rules.unimplemented import features

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from imagegen import contents, errors, loading, pipeline
-from imagegen.artifacts.lock import lock_bytes
+from imagegen import pipeline
 from imagegen.authenticode.certificates import read_pem
 from imagegen.authenticode.root_list import read_preset_roots
+from imagegen.base import contents, errors
+from imagegen.base.errors import ConfigError, ExitCode, ImagegenError, Problem
 from imagegen.build.packer import OnError
 from imagegen.cli import arguments, verbs
 from imagegen.cli.main import VERBS, cli, main
@@ -24,10 +25,11 @@ from imagegen.cli.messages import coloured
 from imagegen.cli.options import parse_labels
 from imagegen.cli.output import error_text
 from imagegen.cli.verb import Verb
-from imagegen.errors import ConfigError, ExitCode, ImagegenError, Problem
-from imagegen.manifest.store import LocalStore
+from imagegen.fetch.lock import lock_bytes
+from imagegen.plan import loading
+from imagegen.record.store import LocalStore
 from imagegen.rehearsal import rehearse
-from tests.unit.manifest.test_manifest_store import manifest
+from tests.unit.record.test_manifest_store import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

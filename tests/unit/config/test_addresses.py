@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imagegen.base.errors import InvalidValue
 from imagegen.config.fields import Key, keys
 from imagegen.config.value_types import check_authority
-from imagegen.errors import InvalidValue
 
 LONG = ".".join(["a" * 63] * 3)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pydantic
 import pytest
 
+from imagegen.base.errors import InvalidValue
 from imagegen.config.artifact_policy import Signatures
-from imagegen.errors import InvalidValue
 
 OWN_SCRIPTS = "write {from: DIR}, the folder with your signed scripts"
 MISTAKES: list[tuple[str, object, str, str]] = [

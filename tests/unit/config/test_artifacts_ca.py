@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.errors import ConfigError
-from imagegen.locking import check_complete
+from imagegen.base.errors import ConfigError
+from imagegen.fetch.locking import check_complete
 from imagegen.pipeline import PreparedTarget, decide, prepare_target
 from tests.authenticode.pki import make_ca, make_root, pki
 from tests.conftest import REPOSITORY, load_today, make_test_lock
@@ -16,7 +16,7 @@ from tests.conftest import REPOSITORY, load_today, make_test_lock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.artifacts.lock import Lock
+    from imagegen.fetch.lock import Lock
     from imagegen.plan.model import BuildPlan
 
 TEXT = (REPOSITORY / "configs" / "windows-2022-containerd.yaml").read_text(encoding="utf-8")

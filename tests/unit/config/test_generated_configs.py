@@ -16,16 +16,17 @@ import pydantic
 import pytest
 from hypothesis import strategies as st
 
-from imagegen import loading, pipeline
+from imagegen import pipeline
+from imagegen.base.errors import ConfigError, ImagegenError
 from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
-from imagegen.errors import ConfigError, ImagegenError
+from imagegen.plan import loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.artifacts.lock import Lock
+    from imagegen.fetch.lock import Lock
 
 FEW = 20
 MANY = {"valid": 3000, "mutated": 4000, "hostile": 3000}

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from imagegen.base.errors import ConfigError
 from imagegen.config.artifact_policy import PinnedUrl
 from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
-from imagegen.documents.problems import models_in
-from imagegen.errors import ConfigError
+from imagegen.config.problems import models_in
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure.settings import Settings as AzureSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from imagegen.base.errors import Problem
     from imagegen.config.load import Read
-    from imagegen.errors import Problem
 
 REPOSITORY = Path(__file__).parents[3]
 CONFIGS = [*sorted((REPOSITORY / "configs").glob("*.yaml")), *sorted((REPOSITORY / "tests/golden").glob("*.yaml"))]

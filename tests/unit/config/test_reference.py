@@ -11,12 +11,12 @@ from typing import Any
 import pydantic
 import pytest
 
-from imagegen import loading
 from imagegen.cli.overrides import known_facts
 from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
 from imagegen.config.reference import reference_text, scalar
-from imagegen.documents.yaml import Document, parse_yaml
+from imagegen.config.yaml import Document, parse_yaml
+from imagegen.plan import loading
 from tests.golden_files import compare_golden
 
 FILE = Path(__file__).parents[3] / "configs" / "reference.yaml"

@@ -16,7 +16,7 @@ from imagegen.cli.overrides import known_facts, overrides
 from imagegen.config.fields import keys
 from imagegen.config.model import ImageConfig
 from imagegen.config.schema import FILE_NAME, MODELINE, config_schema, schema_text
-from imagegen.documents.yaml import parse_yaml, read_yaml
+from imagegen.config.yaml import parse_yaml, read_yaml
 from tests.golden_files import compare_golden
 from tests.json_schema import import_jsonschema
 

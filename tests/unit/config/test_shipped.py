@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imagegen.loading import Loaded
+    from imagegen.plan.loading import Loaded
 
 CONFIGS = sorted(Path(__file__).parents[3].joinpath("configs").glob("*.yaml"))
 MODELINE = "# yaml-language-server: $schema=imagegen.schema.json\n"

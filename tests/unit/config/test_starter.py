@@ -7,7 +7,7 @@ import pytest
 from imagegen.config.model import ImageConfig
 from imagegen.config.schema import MODELINE
 from imagegen.config.starter import Answers, answer_paths, find_problem, starter_text
-from imagegen.documents.yaml import parse_yaml
+from imagegen.config.yaml import parse_yaml
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.providers.questions import all_questions

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
 from tests.authenticode.pki import LATER, make_ca, make_root, pki
 from tests.conftest import REPOSITORY, load_today
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.loading import Loaded
+    from imagegen.plan.loading import Loaded
 
 TEXT = (REPOSITORY / "configs" / "windows-2022-containerd.yaml").read_text(encoding="utf-8")
 ROOT, OTHER = pki().root, make_root("O=Other, CN=Other Root")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imagegen.build.journal import Entry, RecordedRun
+from imagegen.leftovers.journal import Entry, RecordedRun
 from imagegen.leftovers.sweep import Place, judge
 from imagegen.providers import Leftover
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import pipeline
+from imagegen.base.console import Console
 from imagegen.build.packer import OnError
-from imagegen.console import Console
 from imagegen.leftovers.recording import read_runs, record_in_journal
 from imagegen.providers import Remains, RunFacts
 from imagegen.providers.aws import provider as aws
@@ -21,7 +21,7 @@ from tests.provider_answers import answer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.build.journal import RecordedRun
+    from imagegen.leftovers.journal import RecordedRun
     from imagegen.plan.model import BuildPlan
 
 CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from imagegen.artifacts.cache import Cache
-from imagegen.console import Console
+from imagegen.base.console import Console
+from imagegen.fetch.cache import Cache
 from imagegen.mirror.source import Place, Source
 from imagegen.providers.storage import StoredFile
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.credentials import PrivateHosts
-from imagegen.artifacts.lock import LockedArtifact
-from imagegen.artifacts.request import ArtifactRequest
-from imagegen.errors import ConfigError, RefusedError, VerificationError
-from imagegen.hosts import ANY_HOST
+from imagegen.base.errors import ConfigError, RefusedError, VerificationError
+from imagegen.base.hosts import ANY_HOST
+from imagegen.fetch.credentials import PrivateHosts
+from imagegen.fetch.lock import LockedArtifact
+from imagegen.fetch.request import ArtifactRequest
 from imagegen.mirror.fill import Filled, WantedFile, fill, open_mirror
 from imagegen.mirror.source import Origin
 from imagegen.providers import RunFacts

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts.credentials import PrivateHosts
-from imagegen.artifacts.download import StatusError
-from imagegen.artifacts.image_lookup import Answer, ImageRequest, LockedImage, chain_id, look_up_image
-from imagegen.artifacts.image_tarball import read_image_tarball
-from imagegen.artifacts.mirror_layout import Index
-from imagegen.artifacts.registry_client import NotThereError, RegistryClient
-from imagegen.errors import RefusedError, VerificationError
-from imagegen.hosts import ANY_HOST
+from imagegen.base.errors import RefusedError, VerificationError
+from imagegen.base.hosts import ANY_HOST
+from imagegen.fetch.credentials import PrivateHosts
+from imagegen.fetch.download import StatusError
 from imagegen.mirror import images
 from imagegen.mirror.fill import fill
 from imagegen.mirror.images import ImageCopier, WantedImage
 from imagegen.mirror.source import Origin
+from imagegen.oci.image_lookup import Answer, ImageRequest, LockedImage, chain_id, look_up_image
+from imagegen.oci.image_tarball import read_image_tarball
+from imagegen.oci.mirror_layout import Index
+from imagegen.oci.registry_client import NotThereError, RegistryClient
 from imagegen.rehearsal.network.registries import Blob, Registries, make_image
-from imagegen.resources.image_name import ImageName
+from imagegen.steps.image_name import ImageName
 from tests.unit.mirror.conftest import Given, Memory, sha
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.artifacts.image_lookup import Ask
+    from imagegen.oci.image_lookup import Ask
 
 APP = "registry.example.com/team/app:1.4"
 FILES = "https://files.example.com/mirror"

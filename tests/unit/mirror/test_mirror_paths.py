@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.artifacts.mirror_layout import image_folder, tarball_path
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.mirror.paths import file_path, reject_overlaps, served_path
-from imagegen.resources.image_name import ImageName
+from imagegen.oci.mirror_layout import image_folder, tarball_path
+from imagegen.steps.image_name import ImageName
 
 DIGEST = f"sha256:{'ab' * 32}"
 

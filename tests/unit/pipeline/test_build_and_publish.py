@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from imagegen import loading, locking, pipeline
-from imagegen.artifacts.lock import lock_bytes
-from imagegen.build.journal import BUILT as BUILT_WELL
-from imagegen.build.journal import LEFT, Entry, recorded
+from imagegen import pipeline
+from imagegen.base.console import Console
+from imagegen.base.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError, VerificationError
 from imagegen.build.packer import OnError, PackerError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.cli.main import cli
-from imagegen.console import Console
-from imagegen.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError, VerificationError
+from imagegen.fetch import locking
+from imagegen.fetch.lock import lock_bytes
+from imagegen.leftovers.journal import BUILT as BUILT_WELL
+from imagegen.leftovers.journal import LEFT, Entry, recorded
 from imagegen.leftovers.recording import read_runs
-from imagegen.manifest.store import LocalStore
-from imagegen.plan import context
+from imagegen.plan import context, loading
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.settings import Auth, Place
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
+from imagegen.record.store import LocalStore
 from imagegen.render import guest_plan
 from tests.conftest import TODAY
 from tests.provider_answers import answer
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Mapping
 
-    from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan
+    from imagegen.record.manifest import ImageManifest
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
 CREDENTIALS = (

@@ -9,27 +9,30 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from imagegen import doctor, loading, locking, pipeline
-from imagegen.artifacts.lock import lock_bytes, read_lock
-from imagegen.build.journal import Entry
+from imagegen import pipeline
+from imagegen.base.console import Console
+from imagegen.base.errors import ConfigError, PublishError, RefusedError
+from imagegen.build import doctor
 from imagegen.config.fields import is_string
-from imagegen.console import Console
-from imagegen.errors import ConfigError, PublishError, RefusedError
+from imagegen.fetch import locking
+from imagegen.fetch.lock import lock_bytes, read_lock
+from imagegen.leftovers.journal import Entry
 from imagegen.leftovers.sweep import Place
-from imagegen.manifest import record
-from imagegen.manifest.model import ImageManifest
-from imagegen.manifest.store import LocalStore
+from imagegen.plan import loading
 from imagegen.providers import RunFacts
 from imagegen.providers.checks import WRONG, Check
 from imagegen.providers.provider import provider
+from imagegen.record import record
+from imagegen.record.manifest import ImageManifest
+from imagegen.record.store import LocalStore
 from tests.conftest import make_test_lock
-from tests.unit.manifest.test_manifest_store import manifest
+from tests.unit.record.test_manifest_store import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.loading import Loaded
+    from imagegen.plan.loading import Loaded
     from imagegen.plan.resolve import Decision
 CONFIG = """\
 name: example

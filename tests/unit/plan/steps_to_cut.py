@@ -6,11 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.plan.context import order_steps
 from imagegen.plan.resolve import cut_phases
-from imagegen.resources.kinds import KINDS
 from imagegen.steps.evaluate import ALWAYS, Draft, EvaluatedStep
+from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import Step, StepMeta
 
 if TYPE_CHECKING:

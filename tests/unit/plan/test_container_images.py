@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
 from imagegen.plan.resolve import find_missing
 from imagegen.providers.provider import provider
 from tests.conftest import REPOSITORY, load_today, make_test_lock
 
 if TYPE_CHECKING:
-    from imagegen.artifacts.lock import Lock
+    from imagegen.fetch.lock import Lock
 
 BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 APP, OLDER = "registry.example.com/app:1", "mcr.microsoft.com/windows/servercore:ltsc2019"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from imagegen.artifacts.lock import LockedArtifact
-from imagegen.artifacts.request import ArtifactRequest, TakenFile
+from imagegen.fetch.lock import LockedArtifact
+from imagegen.fetch.request import ArtifactRequest, TakenFile
 from imagegen.plan.fitting import UnfitError, fit
-from imagegen.plan.signatures import _UsedFiles
-from imagegen.resources.kinds import KINDS
 from imagegen.steps.evaluate import Draft
+from imagegen.steps.kinds import KINDS
+from imagegen.trust.policy import _UsedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import contents, pipeline
+from imagegen import pipeline
+from imagegen.base import contents
 from imagegen.plan import model
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, PlannedSignature, StepNotes
 

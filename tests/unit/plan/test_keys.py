@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.base.errors import RefusedError
 from imagegen.config.fields import keys
-from imagegen.errors import RefusedError
 from imagegen.rules.unimplemented import features
 from tests.conftest import load_today
 from tests.signing_support import sign_all, write_root

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.contents import PACKER, read_folder
-from imagegen.errors import ConfigError
+from imagegen.base.contents import PACKER, read_folder
+from imagegen.base.errors import ConfigError
 from imagegen.plan.open_folders import find_open_folders
 from imagegen.plan.resolve import resolve
 from tests.conftest import REPOSITORY

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
 from imagegen.plan.context import order_steps
 from imagegen.plan.resolve import find_wrong_restarts, plan_phase
 from tests.unit.plan.steps_to_cut import Said, cut, typed_steps

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.request import ArtifactRequest, PublishedDigest
 from imagegen.catalog.facts import table
-from imagegen.plan.download_policy import with_publishing
+from imagegen.fetch.policy import with_publishing
+from imagegen.fetch.request import ArtifactRequest, PublishedDigest
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-from imagegen.contents import SHIPPED
+from imagegen.base.contents import SHIPPED
 
 GITHUB = "https://github.com"
 KUBELET = "https://dl.k8s.io/release/v{}/bin/windows/amd64/kubelet.exe"

@@ -12,7 +12,7 @@ import pytest
 
 from imagegen.plan.release_record import with_release_record
 from imagegen.render import guest_plan
-from imagegen.resources.release_record import RESOURCE, SOURCE, UNDECIDED
+from imagegen.steps.release_record import RESOURCE, SOURCE, UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import contents, pipeline
-from imagegen.artifacts.lock import Lock
-from imagegen.canonical import canonical
+from imagegen import pipeline
+from imagegen.base import contents
+from imagegen.base.canonical import canonical
+from imagegen.fetch.lock import Lock
 from imagegen.plan.resolve import find_missing, resolve
 from imagegen.providers.provider import provider
-from imagegen.resources.release_record import SOURCE
+from imagegen.steps.release_record import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

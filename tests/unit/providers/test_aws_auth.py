@@ -9,7 +9,7 @@ import moto
 import pytest
 from botocore.hooks import HierarchicalEmitter
 
-from imagegen.errors import PublishError
+from imagegen.base.errors import PublishError
 from imagegen.providers.aws import client
 from imagegen.providers.aws.client import ec2_clients, session_for
 from imagegen.providers.aws.faults import explain_errors

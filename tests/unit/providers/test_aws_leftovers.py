@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import botocore.exceptions
 import pytest
 
-from imagegen.errors import ConfigError, RefusedError
+from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.providers import RunFacts
 from imagegen.providers.aws import leftovers, provider
 from imagegen.providers.aws.settings import Place, Publish, Settings

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import botocore.exceptions
 import pytest
 
-from imagegen.console import Console
-from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
+from imagegen.base.console import Console
+from imagegen.base.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.aws import images

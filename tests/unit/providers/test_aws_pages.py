@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
+from imagegen.base.errors import ConfigError, ImagegenError, PublishError, RefusedError, UnavailableError
 from imagegen.providers.aws.client import ec2_clients, service_clients
 from imagegen.providers.aws.faults import explain_errors
 from imagegen.providers.aws.settings import AssumeRole, Auth

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.credentials import RefreshableCredentials
 
-from imagegen.errors import ConfigError, RefusedError
+from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.providers import RunFacts
 from imagegen.providers.aws.storage import is_host, sign
 from imagegen.rehearsal.clouds.aws.presigned import find_fault

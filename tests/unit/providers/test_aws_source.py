@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pydantic
 import pytest
 
-from imagegen.contents import PACKER
+from imagegen.base.contents import PACKER
+from imagegen.base.templating import render_text
 from imagegen.providers.aws import images, provider, source
 from imagegen.providers.aws.rules import AMI_SUFFIX
 from imagegen.providers.aws.settings import Settings
-from imagegen.templating import render_text
 from tests.source_block import NULL, source_attributes
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 import requests
 from azure.core import exceptions as sdk
 
-from imagegen.errors import ConfigError, ExitCode, ImagegenError, PublishError, RefusedError
+from imagegen.base.errors import ConfigError, ExitCode, ImagegenError, PublishError, RefusedError
 from imagegen.providers.azure import client, failures
 from imagegen.providers.azure.client import resource_manager
 from imagegen.providers.azure.gallery import Definition

@@ -18,7 +18,7 @@ from azure.core.exceptions import (
     ServiceRequestError,
 )
 
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.leftovers import sweep
 from imagegen.providers import Leftover, RunFacts
 from imagegen.providers.azure import leftovers as remains

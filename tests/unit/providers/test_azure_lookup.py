@@ -8,7 +8,7 @@ from typing import Any
 import azure.identity
 import pytest
 
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
 from imagegen.providers.azure import client, source
 from imagegen.providers.azure.gallery import is_version_name
 from imagegen.providers.azure.settings import Auth, BaseImage, Settings

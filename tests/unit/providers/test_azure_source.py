@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from packaging.version import Version
 
-from imagegen import contents
+from imagegen.base import contents
+from imagegen.base.templating import TemplateError, render_text
 from imagegen.providers.azure import gallery, provider, source
 from imagegen.providers.azure.settings import Settings
-from imagegen.templating import TemplateError, render_text
 from tests.source_block import NULL, parse_hcl, source_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.plan.model import BuildPlan
-    from imagegen.resources.model import Strict
+    from imagegen.steps.resource import Strict
 
 ATTRIBUTES = json.loads((Path(__file__).parents[2] / "data/packer-plugin-attributes.json").read_bytes())["azure-arm"]
 SECTIONS = {"shared_image_gallery_destination": "SharedImageGalleryDestination", "spot": "Spot"}

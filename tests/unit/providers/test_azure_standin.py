@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import requests
 
-from imagegen.build.journal import Entry, read_runs, recorded
-from imagegen.console import Console
-from imagegen.doctor import reject_failed_checks
-from imagegen.errors import RefusedError
+from imagegen.base.console import Console
+from imagegen.base.errors import RefusedError
+from imagegen.build.doctor import reject_failed_checks
 from imagegen.leftovers import sweep
+from imagegen.leftovers.journal import Entry, read_runs, recorded
 from imagegen.leftovers.recording import warn_of_leftovers
 from imagegen.providers import RunFacts
 from imagegen.providers.azure import provider
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.build.journal import RecordedRun
+    from imagegen.leftovers.journal import RecordedRun
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import Leftover
     from imagegen.settle.spec import Spec

@@ -12,7 +12,7 @@ import azure.identity  # noqa: F401
 import botocore.httpsession
 import pytest
 
-from imagegen.errors import RefusedError
+from imagegen.base.errors import RefusedError
 from imagegen.leftovers import sweep
 from imagegen.providers import Remains, RunFacts, time_limits
 from imagegen.providers.aws import checks as aws_checks

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 import imagegen.providers
-from imagegen.contents import PACKER
+from imagegen.base.contents import PACKER
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import PROVIDERS
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
-from imagegen.canonical import canonical
+from imagegen.base.canonical import canonical
 from imagegen.render import PLAN_VERSION, bundle_zip, guest_plan
-from imagegen.resources.kinds import KINDS, PLANNED_KINDS
-from imagegen.resources.update import ENGINE_MODULE
+from imagegen.steps.kinds import KINDS, PLANNED_KINDS
+from imagegen.steps.update import ENGINE_MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import ruamel.yaml
 
-from imagegen import contents
+from imagegen.base import contents
 from imagegen.catalog.facts import paths, table
 from imagegen.config.model import ImageConfig
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.plan.context import evaluate_steps
 from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps

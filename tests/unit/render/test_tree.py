@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from packaging.version import Version
 
-from imagegen import contents, pipeline
+from imagegen import pipeline
+from imagegen.base import contents
 from tests.source_block import parse_hcl
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imagegen.documents.yaml import parse_yaml
-from imagegen.judging import ERROR, Finding, RuleInput, TargetRule
+from imagegen.config.yaml import parse_yaml
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.rules import judge
+from imagegen.rules.rule import ERROR, Finding, RuleInput, TargetRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

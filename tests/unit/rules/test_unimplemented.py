@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from imagegen.base.contents import ROLES
 from imagegen.config.fields import keys
 from imagegen.config.model import ImageConfig
-from imagegen.contents import ROLES
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.rules.unimplemented import RULE, features, find_unimplemented
 from imagegen.settle.spec import settle_targets
 

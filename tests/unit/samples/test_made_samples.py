@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ruamel.yaml import YAML
 
+from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.catalog.facts import table
-from imagegen.errors import ConfigError, RefusedError
 from imagegen.plan.context import evaluate_steps
 from tests.conftest import load_today
 from tests.kubernetes_api.check import wrong_fields

@@ -9,13 +9,13 @@ import pytest
 
 from imagegen.catalog.facts import numbers, table
 from imagegen.config.model import ImageConfig
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.providers.registry import PROVIDERS
 from imagegen.settle.facts import HotFix
 from imagegen.settle.spec import settle
 
 if TYPE_CHECKING:
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
     from imagegen.settle.spec import Spec
 
 MINORS = table("kubernetes")["minors"]

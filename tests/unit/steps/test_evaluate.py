@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts.request import Override
-from imagegen.contents import StepRoot
-from imagegen.documents.own_files import OwnFile
-from imagegen.errors import ConfigError
+from imagegen.base.contents import StepRoot
+from imagegen.base.errors import ConfigError
+from imagegen.config.own_files import OwnFile
+from imagegen.fetch.request import Override
 from imagegen.plan.context import components_of
-from imagegen.resources.kinds import File
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
+from imagegen.steps.kinds import File
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import contents
+from imagegen.base import contents
 from imagegen.config.model import ImageConfig
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.plan.context import evaluate_steps
 from imagegen.rehearsal.releases import catalogued_releases
 from imagegen.settle.spec import settle

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.base.contents import SHIPPED
 from imagegen.config.model import ImageConfig
-from imagegen.contents import SHIPPED
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.plan.context import evaluate_steps
 from imagegen.plan.resolve import cut_phases
 from imagegen.rehearsal.boot.hyper_v import WantedHyperV, look_at_hyper_v
@@ -18,16 +18,16 @@ from imagegen.rehearsal.machine.commands import run_program
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR
 from imagegen.rehearsal.machine.kinds.kind import Supplies
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.resources.kinds import KINDS, Feature
 from imagegen.settle.spec import settle
+from imagegen.steps.kinds import KINDS, Feature
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.rehearsal.machine import Machine
-    from imagegen.resources.model import Resource
     from imagegen.steps.evaluate import EvaluatedStep
+    from imagegen.steps.resource import Resource
 
 STEPS = load_steps(SHIPPED.step_roots)
 SUPPLIES = Supplies(bundle="", logs="", timeout_s=60)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.config.model import ImageConfig
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.plan.context import evaluate_steps, image_requests
 from imagegen.settle.spec import settle
 from tests.unit.steps.test_node_demands import STEPS, evaluated

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import contents
+from imagegen.base import contents
 from imagegen.catalog.facts import catalogue_text, table
 from imagegen.config.model import ImageConfig
-from imagegen.documents.own_files import OwnFile
-from imagegen.documents.yaml import Document, dotted
+from imagegen.config.own_files import OwnFile
+from imagegen.config.yaml import Document, dotted
 from imagegen.plan.context import evaluate_steps
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 from imagegen.rehearsal.releases import catalogued_releases
-from imagegen.resources.kinds import KINDS
 from imagegen.settle.spec import settle
+from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:

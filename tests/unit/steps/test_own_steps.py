@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import loading, pipeline
-from imagegen.contents import SHIPPED
-from imagegen.documents.compose import compose
-from imagegen.errors import ConfigError
+from imagegen import pipeline
+from imagegen.base.contents import SHIPPED
+from imagegen.base.errors import ConfigError
+from imagegen.config.compose import compose
+from imagegen.plan import loading
 from imagegen.steps.model import load_steps, with_own_steps
 
 if TYPE_CHECKING:

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import contents
+from imagegen.base import contents
+from imagegen.base.errors import ConfigError
 from imagegen.config.model import ImageConfig
-from imagegen.documents.own_files import GivenCertificate, OwnFile
-from imagegen.documents.yaml import Document, dotted
-from imagegen.errors import ConfigError
+from imagegen.config.own_files import GivenCertificate, OwnFile
+from imagegen.config.yaml import Document, dotted
 from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
-from imagegen.resources.kinds import KINDS, Environment, File
-from imagegen.resources.release_record import SOURCE
-from imagegen.resources.update import ENGINE_MODULE
 from imagegen.settle.spec import settle
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
+from imagegen.steps.kinds import KINDS, Environment, File
 from imagegen.steps.model import load_steps
+from imagegen.steps.release_record import SOURCE
+from imagegen.steps.update import ENGINE_MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
     from imagegen.settle.spec import Spec
     from imagegen.steps.model import Step
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from imagegen.base.contents import SHIPPED
 from imagegen.catalog.facts import table
 from imagegen.config.model import ImageConfig
-from imagegen.contents import SHIPPED
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.plan.context import evaluate_steps
 from imagegen.plan.resolve import cut_phases
-from imagegen.resources.kinds import KINDS
 from imagegen.settle.spec import settle
+from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import load_steps
 
 STEPS = load_steps(SHIPPED.step_roots)

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.base.contents import SHIPPED
 from imagegen.catalog.facts import paths
 from imagegen.config.model import ImageConfig
-from imagegen.contents import SHIPPED
-from imagegen.documents.yaml import Document
+from imagegen.config.yaml import Document
 from imagegen.plan.context import evaluate_steps
 from imagegen.rehearsal.boot.windows_settings import describe_wanted, look_at_windows
 from imagegen.rehearsal.machine import stock_windows
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR
 from imagegen.rehearsal.machine.kinds.kind import Supplies
-from imagegen.resources.kinds import KINDS, Command
 from imagegen.settle.spec import Spec, settle
+from imagegen.steps.kinds import KINDS, Command
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.boot.facts import Windows
-    from imagegen.resources.model import Resource
+    from imagegen.steps.resource import Resource
 
 STEPS = load_steps(SHIPPED.step_roots)
 TARGETS = {

@@ -7,13 +7,13 @@ from typing import Final
 
 import click
 
-from imagegen.artifacts.cache import CachedFile
+from imagegen.base.errors import PublishError
+from imagegen.base.lines import counted, shown_size
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
 from imagegen.cli.verbs.artifacts.list import file_json, file_line
-from imagegen.errors import PublishError
-from imagegen.lines import counted, shown_size
-from imagegen.locking import open_cache
+from imagegen.fetch.cache import CachedFile
+from imagegen.fetch.locking import open_cache
 
 _UNITS: Final = {"h": 3600, "d": 86400, "w": 7 * 86400, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import click
 
-from imagegen.artifacts.download import fetch
-from imagegen.artifacts.inspect import Inspection, check_file, inspect_file
-from imagegen.artifacts.request import shown_url
 from imagegen.authenticode.errors import MalformedData
 from imagegen.authenticode.model import Trust
 from imagegen.authenticode.trust import LARGEST_BUNDLE, load_trust
+from imagegen.base.console import Console
+from imagegen.base.errors import ConfigError
+from imagegen.base.files import read_file
 from imagegen.cli import arguments, options
 from imagegen.cli.inspection import inspection_json, inspection_lines, make_overrides
 from imagegen.cli.output import print_as
-from imagegen.console import Console
-from imagegen.errors import ConfigError
-from imagegen.files import read_file
+from imagegen.fetch.download import fetch
+from imagegen.fetch.request import shown_url
+from imagegen.inspect.inspect import Inspection, check_file, inspect_file
 
 # What a config cannot have yet: the file is on this machine only.
 _UNKNOWN_HOST = "https://HOST"

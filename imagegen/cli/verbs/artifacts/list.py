@@ -6,12 +6,12 @@ from typing import Final
 
 import click
 
-from imagegen.artifacts.cache import CachedFile
+from imagegen.base.console import seconds
+from imagegen.base.lines import counted, shown_size
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
-from imagegen.console import seconds
-from imagegen.lines import counted, shown_size
-from imagegen.locking import open_cache
+from imagegen.fetch.cache import CachedFile
+from imagegen.fetch.locking import open_cache
 
 _DAY: Final = 86400
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from imagegen.base.errors import ConfigError
+from imagegen.base.lines import counted
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
-from imagegen.errors import ConfigError
-from imagegen.lines import counted
-from imagegen.locking import read_lock_for
+from imagegen.fetch.locking import read_lock_for
 from imagegen.mirror.fill import find_storage
 from imagegen.mirror.from_locks import fill_mirror
 

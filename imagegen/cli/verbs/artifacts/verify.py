@@ -2,11 +2,11 @@
 
 import click
 
+from imagegen.base.errors import VerificationError
+from imagegen.base.lines import counted, shown_size
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
-from imagegen.errors import VerificationError
-from imagegen.lines import counted, shown_size
-from imagegen.locking import open_cache
+from imagegen.fetch.locking import open_cache
 
 
 @click.command("verify")

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
-from imagegen.errors import ExitCode
+from imagegen.base.errors import ExitCode
 from imagegen.rehearsal.faults.fault import CloudFaults, Fault
 from imagegen.rehearsal.faults.guest import winrm_away
 from imagegen.rehearsal.faults.web_filter import BLOCKED_PAGE

@@ -10,8 +10,8 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from imagegen.documents.yaml import parse_yaml
-from imagegen.errors import ConfigError
+from imagegen.base.errors import ConfigError
+from imagegen.config.yaml import parse_yaml
 from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
 from imagegen.rehearsal.boot.windows_programs import refused
 from imagegen.rehearsal.machine.answers import AnswerCommand, AnswerFile

@@ -18,7 +18,7 @@ from imagegen.rehearsal.network.machine import operator_address
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
 
 
 def _options(aws: Settings, folder: Path) -> AwsOptions:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imagegen.documents.yaml import YamlPath
+    from imagegen.config.yaml import YamlPath
 
 _STANDARD = "Standard"
 

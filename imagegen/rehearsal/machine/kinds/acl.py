@@ -21,7 +21,7 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Acl
+    from imagegen.steps.kinds import Acl
 
 WORDS = {"full": "FullControl", "modify": "Modify", "read": "ReadAndExecute", "create": CREATE}
 RIGHTS = {word: rights for rights, word in WORDS.items()}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Command
+    from imagegen.steps.kinds import Command
 
 _DONE = (0,)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Directory
+    from imagegen.steps.kinds import Directory
 
 
 def get(machine: Machine, wanted: Directory) -> Facts | None:

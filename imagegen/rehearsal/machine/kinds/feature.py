@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Feature
+    from imagegen.steps.kinds import Feature
 
 
 def get(machine: Machine, wanted: Feature) -> Facts | None:

@@ -12,7 +12,7 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import File
+    from imagegen.steps.kinds import File
 
 
 def get(machine: Machine, wanted: File) -> Facts | None:

@@ -8,12 +8,12 @@ from imagegen.rehearsal.machine import docker_store, image_pull
 from imagegen.rehearsal.machine.container_store import PINNED, open_store
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry_credentials import DOCKER_FOLDER, auth_of
-from imagegen.resources.image_name import ImageName
+from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Image
+    from imagegen.steps.kinds import Image
 
 _RESERVE = 2**30
 _ATTEMPTS = 4

@@ -11,7 +11,7 @@ from imagegen.rehearsal.machine.signatures import check_signature
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Package
+    from imagegen.steps.kinds import Package
 
 RESTART_DUE = 3010
 BETWEEN_TRIES_S = 5

@@ -10,7 +10,7 @@ from imagegen.rehearsal.machine.windows import ENVIRONMENT
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Path
+    from imagegen.steps.kinds import Path
 
 
 def _folded(entry: str) -> str:

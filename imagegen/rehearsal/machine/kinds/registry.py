@@ -9,7 +9,7 @@ from imagegen.rehearsal.machine.registry import Data, Value
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Registry
+    from imagegen.steps.kinds import Registry
 
 
 def _plain(data: Data) -> str | int | list[str] | list[int]:

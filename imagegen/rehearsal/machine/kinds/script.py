@@ -10,12 +10,12 @@ from imagegen.rehearsal.machine.kinds.kind import digest
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.script_policy import check_script
 from imagegen.rehearsal.machine.signatures import check_signature
-from imagegen.resources.kinds import POWERSHELL, RESTART_NEEDED
+from imagegen.steps.kinds import POWERSHELL, RESTART_NEEDED
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Script
+    from imagegen.steps.kinds import Script
 
 MARKS = HOME + r"\scripts"
 

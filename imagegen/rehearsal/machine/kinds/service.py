@@ -11,7 +11,7 @@ from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL, RES
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Service
+    from imagegen.steps.kinds import Service
 
 STARTS = {"automatic": AUTOMATIC, "delayed": AUTOMATIC, "manual": MANUAL, "disabled": DISABLED}
 WORDS = {AUTOMATIC: "automatic", MANUAL: "manual", DISABLED: "disabled"}

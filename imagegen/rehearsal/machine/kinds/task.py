@@ -11,7 +11,7 @@ from imagegen.rehearsal.machine.tasks import AT_START, SERVICE, Task
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources import kinds
+    from imagegen.steps import kinds
 
 # The facts that must be true, each with the reason where it is not.
 _FLAGS = {

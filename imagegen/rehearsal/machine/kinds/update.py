@@ -19,14 +19,14 @@ from imagegen.rehearsal.machine.updates import (
     SUPERSEDED,
     find_packages,
 )
-from imagegen.resources.kinds import POWERSHELL
-from imagegen.signing.block import without_signature
+from imagegen.steps.kinds import POWERSHELL
+from imagegen.trust.block import without_signature
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.updates import Ended
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.update import Update
+    from imagegen.steps.update import Update
 
 FOLDER = HOME + r"\updates"
 KEPT = FOLDER + r"\winhttp.txt"

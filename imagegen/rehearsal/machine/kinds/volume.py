@@ -9,7 +9,7 @@ from imagegen.rehearsal.machine.volume import SMALLEST_STEP
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Volume
+    from imagegen.steps.kinds import Volume
 
 
 def get(machine: Machine, _wanted: Volume) -> Facts | None:

@@ -1,1 +1,0 @@
-"""Artifacts: downloads, and the lock that pins their bytes."""

@@ -1,0 +1,1 @@
+"""What every room may use: errors, text, files, signals, the console and templates."""

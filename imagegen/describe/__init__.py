@@ -1,1 +1,0 @@
-"""Describes steps and kinds of resource from the files that define them, for people and for programs. Pure."""

@@ -1,0 +1,1 @@
+"""Downloads: requests, the cache, and the lock that pins their bytes."""

@@ -1,0 +1,279 @@
+"""Downloads one URL to a file and computes its sha256. Resumes broken connections, and gives up in bounded time.
+
+Touches the network and the folder of the file. No message shows the query or the credentials of a URL.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import ssl
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from imagegen.base.errors import ConfigError, RefusedError, VerificationError
+from imagegen.base.files import replacing
+from imagegen.base.hosts import ANY_HOST, HostPolicy
+from imagegen.fetch import arrival, connection
+from imagegen.fetch.arrival import MisbehavedError, Pace, Part, RetryError, Version, pieces
+from imagegen.fetch.authorities import find_authorities
+from imagegen.fetch.credentials import Address, hint_for
+from imagegen.fetch.request import shown_url
+
+if TYPE_CHECKING:
+    import httpx
+
+    from imagegen.base.console import Console
+
+LIMIT_BYTES = 4 * 2**30
+DEADLINE_S = 1800.0
+# How long to wait after each consecutive failure; the failure after the last pause ends the download.
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
+LONGEST_RETRY_AFTER_S = 60.0
+
+_TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
+_REFUSING_STATUSES = frozenset({401, 403})
+_GZIP_NAMES = (".gz", ".tgz")
+
+
+class StatusError(ConfigError):
+    """The server has no such file for us. Another attempt would have the same status."""
+
+    status = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetched:
+    """The digest and the size of a downloaded file, and what the server said of its version."""
+
+    sha256: str
+    size: int
+    version: Version = dataclasses.field(default_factory=Version)
+    redirected_to: str = ""
+    """Where the bytes are from, without the query, if the URL redirects."""
+
+
+def fetch(
+    url: str,
+    into: Path,
+    *,
+    environ: Mapping[str, str],
+    console: Console,
+    expected_sha256: str | None = None,
+    key: str = "",
+    address: Callable[[], Address] | None = None,
+    stop: threading.Event | None = None,
+    pause: Callable[[float], object] | None = None,
+    now: Callable[[], float] = time.monotonic,
+) -> Fetched:
+    """Download to `into`, which appears only when it is complete and has the expected digest, if one is given.
+
+    `key` is the config's key of the URL, for hints. `address` gives the address of a private file, for each attempt.
+    Another thread sets `stop` to cancel the download. `pause` waits between attempts, and `now` is the clock of the
+    deadline.
+    """
+    ended = stop or threading.Event()
+    download = Download(
+        url=url, environ=environ, console=console, key=key, address=address, stop=ended, pause=pause, now=now
+    )
+    with writing(into):
+        into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with replacing(into, mode=0o600) as file:
+            found = download.fill(file)
+            check_digest(url, found.sha256, expected_sha256)
+    return found
+
+
+@contextlib.contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """Name the file if it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise RefusedError(
+            f"{file} cannot be written: {error.strerror or error}",
+            hint=f"check free space and permissions of {file.parent}",
+        ) from error
+
+
+def check_digest(url: str, sha256: str, expected: str | None) -> None:
+    """Reject a file that does not have the expected digest, if there is one."""
+    if expected not in (None, sha256):
+        raise VerificationError(
+            f"{shown_url(url)} has sha256 {sha256}, but {expected} is expected",
+            hint="find out which one is right; do not copy the new digest only to make this message go away",
+        )
+
+
+class UnchangedError(Exception):
+    """The server still has the known version. `redirected_to` is as in `Fetched`."""
+
+    def __init__(self, redirected_to: str = "") -> None:
+        super().__init__()
+        self.redirected_to = redirected_to
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Download:
+    """One URL to download. `known` is the version that does not have to be downloaded again."""
+
+    url: str
+    environ: Mapping[str, str]
+    console: Console
+    hosts: HostPolicy = ANY_HOST
+    key: str = ""
+    address: Callable[[], Address] | None = None
+    """The address of a private file, for each attempt."""
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+    pause: Callable[[float], object] | None = None
+    now: Callable[[], float] = time.monotonic
+    known: Version = dataclasses.field(default_factory=Version)
+    limit: int | None = None
+    """How many bytes it may have; None: as many as an artifact."""
+
+    @property
+    def label(self) -> str:
+        return shown_url(self.url)
+
+    @property
+    def most_bytes(self) -> int:
+        return LIMIT_BYTES if self.limit is None else self.limit
+
+    def fill(self, file: IO[bytes]) -> Fetched:
+        """Retry until the file is complete. Only consecutive failures count, and any bytes are progress; but a server
+        may misbehave only so often.
+
+        UnchangedError if the server still has the known version."""
+        part = Part(file)
+        deadline = self.now() + DEADLINE_S
+        trust = find_authorities(self.environ, self.hosts.authorities)
+        failures = misbehaved = 0
+        while True:
+            self._check_cancelled()
+            before = part.size
+            try:
+                self._attempt(part, trust, deadline)
+            except (connection.TransportError, RetryError) as error:
+                self._check_cancelled()
+                reason = str(error)
+                hint = getattr(error, "hint", "")
+                if isinstance(error, connection.UnknownHostError):
+                    reason = f"there is no host of this name ({reason})"
+                    hint = hint or self._hint(
+                        "check the host name, DNS and HTTPS_PROXY; in a closed network set artifacts.mirror"
+                    )
+                failures = 1 if part.size > before else failures + 1
+                misbehaved += isinstance(error, (MisbehavedError, connection.LateError))
+                count = max(failures, misbehaved)
+                wait = max(PAUSES_S[min(count, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
+                is_last = count > len(PAUSES_S) or self.now() + wait > deadline
+                if is_last or isinstance(error, connection.LastingError):
+                    raise RefusedError(
+                        f"{self.label} could not be downloaded: {reason}", hint=hint or self._hint("try again later")
+                    ) from error
+                self.console.say(f"{self.label}: {reason}; retrying in {wait:g} s")
+                (self.pause or self.stop.wait)(wait)
+            else:
+                return Fetched(part.digest.hexdigest(), part.size, part.version, part.redirected_to)
+
+    def _attempt(self, part: Part, trust: ssl.SSLContext, deadline: float) -> None:
+        # Identity here and raw bytes below: bytes that a library decompressed would have another digest.
+        headers = {"Accept-Encoding": "identity"}
+        if part.size and part.version.validator:
+            headers |= {"Range": f"bytes={part.size}-", "If-Range": part.version.validator}
+        else:
+            headers |= self.known.condition
+        place = self.address() if self.address else Address(self.url)
+        with connection.get(
+            place.url,
+            headers,
+            environ=self.environ,
+            trust=trust,
+            hosts=self.hosts,
+            authorization=place.authorization,
+            stop=self.stop,
+        ) as response:
+            self._accept(response, part)
+            pace = Pace()
+            with self.console.task(f"downloading {self.label}", part.total) as advance:
+                advance(part.size)
+                # No chunk size: a chunk that is not full yet would be lost when the connection breaks.
+                for piece, now in pieces(connection.chunks(response, arrival.PACE_S), self.now):
+                    self._check_cancelled()
+                    self._check_limits(part.size + len(piece), now, deadline)
+                    part.write(piece)
+                    advance(len(piece))
+                    pace.check(len(piece), now)
+        if part.total not in (None, part.size):
+            raise RetryError(f"{part.size} of {part.total} bytes arrived")
+
+    def _accept(self, response: httpx.Response, part: Part) -> None:
+        """Decide by the headers whether the body starts or continues the file."""
+        status, redirected_to = response.status_code, connection.redirected_to(response)
+        if status in _TEMPORARY_STATUSES:
+            reason = f"the server responded with status {status}"
+            if status == 416:
+                part.restart()
+                raise MisbehavedError(reason)
+            raise RetryError(reason, _retry_after(response))
+        if status == 304 and self.known.condition:
+            raise UnchangedError(redirected_to)
+        if status == 206:
+            part.accept_range(response)
+        elif status == 200:
+            part.accept_whole(response)
+        else:
+            advice = "check that the version and the URL exist"
+            if status in _REFUSING_STATUSES:
+                advice = hint_for(self.url, is_private=self.address is not None)
+            error = StatusError(
+                f"{self.label} cannot be downloaded: the server responded with status {status}", hint=self._hint(advice)
+            )
+            error.status = status
+            raise error
+        # The path of a private file may be a secret too.
+        part.redirected_to = "" if self.address else redirected_to
+        self._reject_compressed(response)
+        if part.total is not None and part.total > self.most_bytes:
+            raise self._too_large()
+
+    def _reject_compressed(self, response: httpx.Response) -> None:
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        # Many servers say this of a file that is compressed anyway.
+        is_gzip = encoding in ("gzip", "x-gzip") and urllib.parse.urlsplit(self.url).path.lower().endswith(_GZIP_NAMES)
+        if encoding not in ("", "identity") and not is_gzip:
+            raise VerificationError(
+                f"{self.label}: the server compressed the file (Content-Encoding: {encoding[:40]}), but imagegen asked "
+                "for its own bytes",
+                hint=self._hint("switch the compression off for this file"),
+            )
+
+    def _check_cancelled(self) -> None:
+        if self.stop.is_set():
+            raise concurrent.futures.CancelledError
+
+    def _check_limits(self, size: int, now: float, deadline: float) -> None:
+        if size > self.most_bytes:
+            raise self._too_large()
+        if now > deadline:
+            raise RefusedError(
+                f"{self.label} was not downloaded within {DEADLINE_S / 60:g} minutes",
+                hint=self._hint("try again later"),
+            )
+
+    def _too_large(self) -> VerificationError:
+        unit, name = (2**20, "MiB") if self.most_bytes < 2**30 else (2**30, "GiB")
+        return VerificationError(f"{self.label} is larger than {self.most_bytes / unit:g} {name}")
+
+    def _hint(self, advice: str) -> str:
+        return f"{advice}, or set {self.key} to another URL" if self.key else advice
+
+
+def _retry_after(response: httpx.Response) -> float:
+    seconds = response.headers.get("retry-after", "")
+    return min(float(seconds), LONGEST_RETRY_AFTER_S) if seconds.isdecimal() else 0.0

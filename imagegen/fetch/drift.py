@@ -1,0 +1,165 @@
+"""Compares two locks: what an entry was, what it is now, and whether it may differ. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from imagegen.base.errors import VerificationError
+from imagegen.base.lines import counted
+from imagegen.fetch.request import host_of, shown_url
+
+if TYPE_CHECKING:
+    from imagegen.fetch.lock import Lock, LockedArtifact
+    from imagegen.fetch.request import ArtifactRequest
+
+_NONE = "not locked"
+# What is only known about the same bytes.
+_NO_CONTENT = {
+    *("release", "confirmed", "published", "redirected_to", "signed", "not_programs", "sizes", "dotted"),
+}
+_FOLLOWS = {"size", "members", "images", "layers", "config", "manifest"}
+
+_Facts = Mapping[str, object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """An entry of a lock that is another one now."""
+
+    name: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.old} -> {self.new}"
+
+
+def compare_locks(old: Lock | None, new: Lock) -> list[Change]:
+    """The entries of the new lock that the old one does not have, or has with other contents."""
+    before = _entries(old) if old else {}
+    return [*_changes(before, _entries(new))]
+
+
+def moved_redirects(old: Lock | None, new: Lock) -> Iterator[str]:
+    """A line for each artifact whose URL redirects to another host than it did. Its bytes are compared in any case."""
+    for name, now in new.artifacts.items():
+        before = old.artifacts.get(name) if old else None
+        if before is None or before.url != now.url or not before.redirected_to or not now.redirected_to:
+            continue
+        was, is_now = host_of(before.redirected_to), host_of(now.redirected_to)
+        if was != is_now:
+            yield f"{name}: {shown_url(now.url)} redirects to {is_now} now, no longer to {was}"
+
+
+def reject_other_bytes(
+    requests: Sequence[ArtifactRequest],
+    known: Mapping[str, LockedArtifact],
+    now: Mapping[str, LockedArtifact],
+    upgrade: str,
+) -> None:
+    """Reject artifacts of a locked release with other bytes, whatever their URLs: a mirror has the bytes of its
+    original. `known` are the entries of the old lock, and `upgrade` is the command that looks entries up again."""
+    found = {request.name: _other_bytes(request, known, now[request.name]) for request in requests}
+    messages = [f"{name}: {message}" for name, message in found.items() if message]
+    if not messages:
+        return
+    hint = _accepting([request for request in requests if found[request.name]], upgrade)
+    if len(messages) == 1:
+        raise VerificationError(messages[0], hint=hint)
+    raise VerificationError(
+        f"{counted(len(messages), 'artifact')} have other bytes than the lock says", details=messages, hint=hint
+    )
+
+
+def _accepting(wrong: Sequence[ArtifactRequest], upgrade: str) -> str:
+    """The hint for artifacts with other bytes than a lock has."""
+    own = [request.name for request in wrong if request.own]
+    keys = dict.fromkeys(request.key for request in wrong if not request.own)
+    accept = [f"run `{upgrade} {' '.join(own)}`"] if own else []
+    accept += [f"write {'this' if len(wrong) == 1 else 'the new'} sha256 beside {', '.join(keys)}"] if keys else []
+    return f"a release has the same bytes everywhere: find out who replaced it; to accept these, {' and '.join(accept)}"
+
+
+def _other_bytes(request: ArtifactRequest, known: Mapping[str, LockedArtifact], now: LockedArtifact) -> str:
+    """In what an artifact differs from a locked one of the same release; empty if it does not."""
+    for name, before in known.items():
+        is_same = request.is_at(before.url) or (name == request.name and before.is_release_of(request))
+        if not is_same or now.sha256 in (before.sha256, request.sha256):
+            continue
+        digests = f"sha256 {now.sha256}, but the lock says {before.sha256}"
+        if before.url == now.url:
+            return f"the bytes of {shown_url(now.url)} have changed since it was locked: {digests}"
+        return f"{shown_url(now.url)} has other bytes than {shown_url(before.url)}, which is locked: {digests}"
+    return ""
+
+
+def changed_digests(old: Lock | None, new: Lock, requests: Mapping[str, ArtifactRequest]) -> Iterator[str]:
+    """A line for each artifact and each container image whose digest is another one than in the old lock."""
+    for name, now in new.artifacts.items():
+        before = old.artifacts.get(name) if old else None
+        if before and before.sha256 != now.sha256:
+            why = _reason(before, now, requests.get(name))
+            yield f"{name}: sha256 {before.sha256} -> {now.sha256}: {why}"
+    for name, image in new.images.items():
+        locked = old.images.get(name) if old else None
+        if locked and locked.manifest != image.manifest:
+            yield f"{name}: manifest {locked.manifest} -> {image.manifest}: it was looked up again"
+
+
+def _reason(before: LockedArtifact, now: LockedArtifact, request: ArtifactRequest | None) -> str:
+    if request and request.sha256 == now.sha256:
+        return f"{request.key} has this sha256"
+    if request and not before.is_release_of(request):
+        was, is_now = (shown_url(one.release or one.url) for one in (before, now))
+        return f"the config asks for {is_now}, no longer for {was}"
+    return "it was looked up again"
+
+
+def rollbacks(old: Lock | None, new: Lock) -> Iterator[str]:
+    """A line for each artifact that was signed earlier than the locked one: an older version may have come back."""
+    for name, now in new.artifacts.items():
+        before = old.artifacts.get(name) if old else None
+        was, is_now = (_signing_time(one) for one in (before, now))
+        if before and before.sha256 != now.sha256 and is_now and was > is_now:
+            yield f"{name} was signed on {is_now}, but the locked one on {was}: this may be an older version"
+
+
+def _signing_time(entry: LockedArtifact | None) -> str:
+    """When the newest file of an artifact was signed; empty if that is not known."""
+    return max((one.timestamp or "" for one in ((entry and entry.signed) or {}).values()), default="")
+
+
+def _entries(lock: Lock) -> dict[str, _Facts]:
+    """What identifies each entry."""
+    bases = {f"base image for {name}": {**base.identity, **base.place} for name, base in lock.base_images.items()}
+    artifacts = {name: artifact.model_dump(exclude=_NO_CONTENT) for name, artifact in lock.artifacts.items()}
+    images = {name: image.model_dump() for name, image in lock.images.items()}
+    hosts = {f"certificate of {host}": {"needs artifacts.ca": needed} for host, needed in lock.ca_hosts.items()}
+    return bases | artifacts | images | hosts
+
+
+def _changes(before: Mapping[str, _Facts], now: Mapping[str, _Facts]) -> Iterator[Change]:
+    for name, facts in now.items():
+        known = before.get(name)
+        if known is None:
+            shown = [key for key, value in facts.items() if key not in _FOLLOWS and value is not None]
+            yield Change(name, _NONE, _text(facts, shown, {}))
+        elif keys := [key for key in facts if known.get(key) != facts[key]]:
+            # The others follow from the digest.
+            shown = [key for key in keys if key not in _FOLLOWS] or keys
+            yield Change(name, _text(known, shown, facts), _text(facts, shown, known))
+
+
+def _text(facts: _Facts, keys: Iterable[str], other: _Facts) -> str:
+    return ", ".join(f"{key} {_value(facts.get(key), other.get(key))}" for key in keys)
+
+
+def _value(value: object, other: object) -> str:
+    """Of a map, the first item that differs."""
+    if not isinstance(value, Mapping):
+        return "none" if value is None else str(value)
+    others = other if isinstance(other, Mapping) else {}
+    key = next(key for key in sorted({*value, *others}) if value.get(key) != others.get(key))
+    return f"{key}: {value[key]}" if key in value else f"without {key}"

@@ -1,0 +1,1 @@
+"""Reads what is in a file: archives, installers and programs."""

@@ -1,1 +1,0 @@
-"""Manifests: the record of each image, and the store that keeps it."""

@@ -1,0 +1,1 @@
+"""Container images: their names, registries and tarballs."""

@@ -1,0 +1,1 @@
+"""The record of an image: its manifest, and the documents that prove it."""

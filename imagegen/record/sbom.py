@@ -1,0 +1,180 @@
+"""The software bill of materials of an image, in the form of CycloneDX (https://cyclonedx.org). Pure.
+
+Its components are Windows as the machine reported it, the artifacts with their files on the disk, and the container
+images. It has only times and
+digests of the manifest, so equal manifests have equal documents.
+"""
+
+import datetime
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from cyclonedx.exception import CycloneDxException
+from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, Property, XsUri
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType, Pedigree
+from cyclonedx.model.contact import OrganizationalEntity
+from cyclonedx.model.license import DisjunctiveLicense
+from cyclonedx.model.tool import ToolRepository
+from cyclonedx.output.json import JsonV1Dot7
+from cyclonedx.spdx import is_supported_id
+
+from imagegen.base.errors import Problem
+from imagegen.record.manifest import ImageManifest, RecordedArtifact
+from imagegen.record.manifest_file import HINT, ManifestFile, read_guest_report, windows_version
+from imagegen.record.package_urls import artifact_purl, base_name, base_purl, find_release, image_purl, is_public
+from imagegen.record.reading import InvalidDocument, stating
+from imagegen.record.report import GuestReport
+
+_PREFIX: Final = "imagegen:"
+_MICROSOFT: Final = OrganizationalEntity(name="Microsoft Corporation")
+# The name space of the serial numbers: any fixed UUID.
+_SERIAL_NUMBERS: Final = uuid.UUID("5b8f9e0e-3b8e-5d0a-9c53-5a3c6a0f4d11")
+
+
+def make_sbom(file: ManifestFile) -> bytes:
+    """The SBOM of the image of a manifest. A manifest with values that an SBOM cannot have is an InvalidDocument."""
+    try:
+        with stating(str(file.path), HINT):
+            return _made(file)
+    except CycloneDxException as error:
+        message = f"has a value that an SBOM cannot have: {error}"
+        raise InvalidDocument([Problem(str(file.path), 0, "", message, HINT)]) from None
+
+
+def _made(file: ManifestFile) -> bytes:
+    manifest = file.manifest
+    image = _image(file)
+    tool = Component(name="imagegen", version=manifest.imagegen_version, type=ComponentType.APPLICATION)
+    components = [_windows(file), *_artifacts(manifest, read_guest_report(file)), *_container_images(manifest)]
+    bom = Bom(
+        serial_number=uuid.uuid5(_SERIAL_NUMBERS, file.sha256),
+        metadata=BomMetaData(
+            timestamp=datetime.datetime.fromisoformat(manifest.created),
+            tools=ToolRepository(components=[tool]),
+            component=image,
+        ),
+        components=components,
+    )
+    bom.register_dependency(image, components)
+    return JsonV1Dot7(bom).output_as_string(indent=2).encode() + b"\n"
+
+
+def _image(file: ManifestFile) -> Component:
+    manifest = file.manifest
+    return Component(
+        type=ComponentType.OPERATING_SYSTEM,
+        name=manifest.name,
+        version=manifest.published.version if manifest.published else None,
+        bom_ref="node-image",
+        properties=_properties(
+            [
+                ("image-id", manifest.image_id),
+                ("provider", manifest.provider),
+                ("target", manifest.target),
+                ("manifest-sha256", file.sha256),
+                *(("cloud-image", f"{image.region} {image.id}") for image in file.images),
+            ]
+        ),
+    )
+
+
+def _windows(file: ManifestFile) -> Component:
+    """Windows, as the machine reported it, and the base image from which it came."""
+    manifest, report = file.manifest, read_guest_report(file)
+    machine: dict[str, Any] = dict(report.machine) if report else {}
+    base = Component(
+        type=ComponentType.OPERATING_SYSTEM,
+        name=base_name(manifest.inputs.base),
+        purl=base_purl(manifest.provider, manifest.inputs.base),
+        bom_ref="base-image",
+    )
+    updates = machine.get("updates")
+    return Component(
+        type=ComponentType.OPERATING_SYSTEM,
+        name=str(machine.get("product") or "Windows Server"),
+        version=windows_version(file),
+        supplier=_MICROSOFT,
+        bom_ref="windows",
+        pedigree=Pedigree(ancestors=[base]),
+        properties=_properties(
+            [
+                *((key, str(machine[key])) for key in ("edition", "installation") if machine.get(key)),
+                *(("update", str(update)) for update in (updates if isinstance(updates, list) else [])),
+                *([("report-missing", manifest.report_missing)] if manifest.report_missing else []),
+            ]
+        ),
+    )
+
+
+def _artifacts(manifest: ImageManifest, report: GuestReport | None) -> Iterator[Component]:
+    for name, artifact in sorted(manifest.inputs.artifacts.items()):
+        release, public = find_release(artifact), is_public(artifact)
+        hashes = [HashType(alg=HashAlgorithm.SHA_256, content=artifact.sha256)]
+        yield Component(
+            type=ComponentType.APPLICATION if release else ComponentType.FILE,
+            name=name,
+            version=release.version if release else None,
+            bom_ref=f"artifact/{name}",
+            purl=artifact_purl(name, artifact),
+            hashes=hashes,
+            licenses=[_licence(release.licence)] if release else [],
+            # The bytes of an override are those of the operator.
+            supplier=OrganizationalEntity(name=release.supplier) if release and public else None,
+            external_references=[
+                ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(artifact.url), hashes=hashes)
+            ],
+            properties=_properties([*_facts(artifact, public=public), *_left_out(name, report)]),
+            components=list(_files(name, artifact)),
+        )
+
+
+def _files(name: str, artifact: RecordedArtifact) -> Iterator[Component]:
+    """What the image has of an artifact on its disk."""
+    for path, file in sorted(artifact.files.items()):
+        yield Component(
+            type=ComponentType.FILE,
+            name=path,
+            bom_ref=f"artifact/{name}/{path}",
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)],
+            properties=_properties([("size", str(file.size))] if file.size is not None else []),
+        )
+
+
+def _left_out(name: str, report: GuestReport | None) -> Iterator[tuple[str, str]]:
+    """What the machine did not put on its disk, because the plan does not list it."""
+    for resource, one in report.left_out.items() if report else ():
+        if resource.partition("/archive:")[2] == name:
+            yield "left-out", one.text
+
+
+def _facts(artifact: RecordedArtifact, *, public: bool) -> Iterator[tuple[str, str]]:
+    if artifact.release and not public:
+        yield "replaces", artifact.release
+    for path, one in sorted(artifact.signed.items()):
+        file = f":{path}" if path else ""
+        yield f"signer{file}", one.signer
+        yield f"signer-sha256{file}", one.thumbprint
+        if one.timestamp:
+            yield f"timestamp{file}", one.timestamp
+
+
+def _container_images(manifest: ImageManifest) -> Iterator[Component]:
+    for name, digest in sorted(manifest.inputs.images.items()):
+        yield Component(
+            type=ComponentType.CONTAINER,
+            name=name,
+            version=digest,
+            bom_ref=f"image/{name}",
+            purl=image_purl(name, digest),
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))],
+        )
+
+
+def _licence(text: str) -> DisjunctiveLicense:
+    return DisjunctiveLicense(id=text) if is_supported_id(text) else DisjunctiveLicense(name=text)
+
+
+def _properties(facts: Iterable[tuple[str, str]]) -> list[Property]:
+    return [Property(name=f"{_PREFIX}{name}", value=value) for name, value in facts]
