@@ -14,8 +14,9 @@ from pathlib import PureWindowsPath
 from typing import Final
 
 from imagegen.base.errors import Problem
-from imagegen.catalog.facts import JsonObject, stock_paths, table
+from imagegen.catalog.facts import JsonObject, paths, stock_paths, table
 from imagegen.config.problems import nearest
+from imagegen.steps.accounts import TRUSTED
 from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.kinds import KINDS
 
@@ -167,6 +168,36 @@ def _first(command: str) -> str:
     return (match[1] or match[2]) if match else command
 
 
+def find_missing_scripts(resources: Resources) -> Iterator[Problem]:
+    """PowerShell scripts that a batch file runs and that nothing in the plan makes."""
+    for one in resources.of("file"):
+        if not one.text("path").lower().endswith((".cmd", ".bat")):
+            continue
+        for quoted, plain in re.findall(r'(?<![\w-])-File\s+(?:"([^"]+)"|(\S+))', one.content(), re.IGNORECASE):
+            path = re.sub(r"(?i)%(systemroot|windir)%", lambda _: r"C:\Windows", quoted or plain)
+            if path.lower() not in resources.scripts:
+                yield one.problem(f"it runs {path}, which nothing in the plan makes", "")
+
+
+def find_readable_secrets(resources: Resources) -> Iterator[Problem]:
+    """Folders for keys and tokens that every account of the node could read."""
+    private = {paths()[name].lower() for name in table("layout")["private_folders"]}
+    acls = {one.text("path").lower(): _is_private(one.draft.fields.get("entries")) for one in resources.of("acl")}
+    for one in resources.of("directory"):
+        folder = PureWindowsPath(one.text("path").lower())
+        # A folder without an acl of its own inherits that of the nearest folder above it.
+        nearest_acl = next((acls[str(up)] for up in (folder, *folder.parents) if str(up) in acls), False)
+        if str(folder) in private and not nearest_acl:
+            message = f"every account of the node could read {one.text('path')}, which has keys or tokens"
+            hint = "add an acl with full rights for S-1-5-18 and S-1-5-32-544, and no other entry"
+            yield one.problem(message, hint)
+
+
+def _is_private(entries: object) -> bool:
+    rows = entries if isinstance(entries, list) else []
+    return bool(rows) and all(isinstance(row, dict) and row.get("sid") in TRUSTED for row in rows)
+
+
 def find_wrong_services(resources: Resources) -> Iterator[Problem]:
     """Services whose command does not answer the service manager, or loses its log. Windows ends them after 30 s."""
     for service in resources.services:
@@ -316,20 +347,37 @@ def find_missing_network_programs(resources: Resources) -> Iterator[Problem]:
                 yield one.problem(f"the CNI config runs {name}.exe, which nothing in the plan makes", "")
 
 
+def find_unknown_backends(resources: Resources) -> Iterator[Problem]:
+    """Networks that flanneld of Windows cannot make."""
+    known = _row("flanneld.exe")["backends"]
+    for one in resources.of("file"):
+        network = _read_json(one.content()) if one.text("path").endswith("\\net-conf.json") else {}
+        backend = str(network.get("Backend", {}).get("Type", ""))
+        if backend not in ("", *known):
+            yield one.problem(f"flanneld on Windows has no backend {backend}", nearest(backend, known))
+
+
 def _network_programs(text: str) -> list[str]:
     """The names of the programs in a CNI config. Empty for another file."""
-    try:
-        config = json.loads(text)
-    except ValueError:
-        return []
-    plugins = config.get("plugins", [config]) if isinstance(config, dict) and "cniVersion" in config else []
+    config = _read_json(text)
+    plugins = config.get("plugins", [config]) if "cniVersion" in config else []
     parts = [part for plugin in plugins for part in (plugin, plugin.get("ipam"), plugin.get("delegate"))]
     return [str(part["type"]) for part in parts if isinstance(part, dict) and part.get("type")]
 
 
+def _read_json(text: str) -> JsonObject:
+    """The object in a JSON text. Empty for any other text: its reader judges it."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 CHECKS: Final[tuple[Check, ...]] = (
-    find_missing_paths, find_wrong_services, find_unknown_flags, find_missing_needs, find_unknown_dependencies,
+    find_missing_paths, find_missing_scripts, find_readable_secrets,
+    find_wrong_services, find_unknown_flags, find_missing_needs, find_unknown_dependencies,
     find_unknown_pipes, find_unknown_parameters, find_unknown_features, find_unknown_commands,
-    find_unknown_nssm_values, find_missing_network_programs,
+    find_unknown_nssm_values, find_missing_network_programs, find_unknown_backends,
 )  # fmt: skip
 assert set(_OWN_FIELDS) | set(_PARENTS) <= set(KINDS)  # noqa: S101 - a renamed kind must not end its check silently

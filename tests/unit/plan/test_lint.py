@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 CONFIGS = ("configs/windows-2022-containerd.yaml", "configs/docker.yaml", "tests/bench/maximal.yaml")
-# The config, a resource of its plan, its field, and what is written instead of which text; what is said then.
+# The config, a resource of its plan, its field (or the text of its file), what is written instead of which text, and
+# what is said then.
 CASES: list[dict[str, str]] = json.loads((ROOT / "tests/data/planted-mistakes.json").read_text())
 
 
@@ -42,6 +43,8 @@ def _label(draft: Draft) -> str:
 
 
 def _changed(value: Any, case: dict[str, str]) -> Any:  # noqa: ANN401 - a field of any type
+    if isinstance(value, dict):
+        return {key: _changed(item, case) for key, item in value.items()}
     if isinstance(value, list):
         return [_changed(item, case) for item in value]
     return str(value).replace(case["old"], case["new"])
@@ -50,15 +53,20 @@ def _changed(value: Any, case: dict[str, str]) -> Any:  # noqa: ANN401 - a field
 def _planted(steps: tuple[EvaluatedStep, ...], case: dict[str, str]) -> list[EvaluatedStep]:
     """The steps with the mistake of a case."""
 
-    def change(draft: Draft) -> Draft:
-        if _label(draft) != case["resource"]:
-            return draft
+    ((step, draft),) = ((step, draft) for step in steps for draft in step.drafts if _label(draft) == case["resource"])
+    if "field" not in case:
+        source = str(draft.fields["source"])
+        text = step.texts[source].decode()
+        assert case["old"] in text
+        planted = dataclasses.replace(
+            step, texts={**step.texts, source: text.replace(case["old"], case["new"]).encode()}
+        )
+    else:
         value = draft.fields[case["field"]]
         assert case["old"] in str(value)
-        return dataclasses.replace(draft, fields={**draft.fields, case["field"]: _changed(value, case)})
-
-    assert sum(_label(draft) == case["resource"] for step in steps for draft in step.drafts) == 1
-    return [dataclasses.replace(step, drafts=tuple(map(change, step.drafts))) for step in steps]
+        changed = dataclasses.replace(draft, fields={**draft.fields, case["field"]: _changed(value, case)})
+        planted = dataclasses.replace(step, drafts=tuple(changed if one is draft else one for one in step.drafts))
+    return [planted if one is step else one for one in steps]
 
 
 @pytest.fixture(scope="module")
