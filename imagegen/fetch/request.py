@@ -46,6 +46,10 @@ class ArtifactRequest:
     """The config's key that has or replaces the URL, for hints: `overrides.containerd_url`, `executables[0].url`."""
     published: str
     """The public URL before override and mirror: it names the release."""
+    product: str = ""
+    """The product of the catalogue that it is; empty if the step gives its URL."""
+    version: str = ""
+    """The version, as the product's URL has it; empty if the step does not say it."""
     file_key: str = ""
     """The config's key of the URL of this file alone, if `key` is of several files."""
     own: bool = False

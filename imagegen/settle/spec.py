@@ -314,20 +314,19 @@ def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
         yield CatalogueValue(
             ("gmsa", "version"), newest["newest"], find_origin("machines", "gmsa_plugin", newest["source"])
         )
-    address = row["address"] if row and config.gmsa else None
-    yield fact("gmsa_plugin", address, origin)
+    yield fact("gmsa_plugin", row["product"] if row and config.gmsa else None, origin)
 
 
 def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
-    facts, archive = table("openssh"), None
-    origin = find_origin("openssh", "tags", facts["source"]["archive"])
+    facts, tag = table("openssh"), None
+    origin = find_origin("openssh", "tags", "archives")
     if config.ssh is not None and config.ssh.source == "zip":
         yield CatalogueValue(("ssh", "version"), facts["default"], origin)
         version = config.ssh.version or facts["default"]
         # A rule requires an override for a version that is not known.
         tags = (row["tag"] for name, row in facts["tags"].items() if version in (name, name.partition("p")[0]))
-        archive = facts["archive"].format(tag=next(tags, f"v{version}"))
-    yield fact("ssh_archive", archive, origin)
+        tag = next(tags, f"v{version}")
+    yield fact("ssh_tag", tag, origin)
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:

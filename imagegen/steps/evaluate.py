@@ -253,6 +253,8 @@ def _request(
         file_key=f"overrides.{meta.file_override}" if meta.file_override else "",
         published=published,
         own=override is not None,
+        product=meta.product or "",
+        version=render_text(meta.release or meta.version or "", context),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.releases import find_published
 from tests.unit.steps.test_node_demands import evaluated
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_the_zip_comes_from_the_tag_of_its_version(version: str | None, tag: str
         request = step.requests["openssh"]
         assert (request.url, request.form) == (url, "archive")
         assert step.components == (("openssh", version or "10.0.0.0p2"),)
-        published = catalogued_releases().find(request.published)
+        published = find_published(step.step, request)
         assert published is not None
         (archive,) = [draft.fields for draft in step.drafts if draft.kind == "archive"]
         assert (archive["into"], archive["strip"]) == (PROGRAMS, 1)
