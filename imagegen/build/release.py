@@ -23,8 +23,8 @@ from imagegen.base.files import replace_folder
 from imagegen.build import environment
 from imagegen.build.process import Completed, ProgramRunner, ProgramStreamer
 from imagegen.build.toolchain import PACKER, NeededPlugin
-from imagegen.fetch.connection import UnreachableError, read_starts
 from imagegen.fetch.download import fetch
+from imagegen.fetch.http import UnreachableError, read_starts
 
 HOST: Final = "releases.hashicorp.com"
 FINGERPRINT: Final = "C874011F0AB405110D02105534365D9472D7468F"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import hashlib
+import re
 import ssl
 import threading
 import time
@@ -19,16 +21,149 @@ from typing import IO, TYPE_CHECKING
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.files import replacing
 from imagegen.base.hosts import ANY_HOST, HostPolicy
-from imagegen.fetch import arrival, connection
-from imagegen.fetch.arrival import MisbehavedError, Pace, Part, RetryError, Version, pieces
-from imagegen.fetch.authorities import find_authorities
+from imagegen.fetch import http
 from imagegen.fetch.credentials import Address, hint_for
+from imagegen.fetch.http import find_authorities
 from imagegen.fetch.request import shown_url
 
 if TYPE_CHECKING:
     import httpx
 
     from imagegen.base.console import Console
+
+# A server that sends less in this time is too slow. At this rate, 30 MB would arrive before the deadline.
+PACE_S = 60.0
+LOWEST_BYTES_PER_S = 16 * 1024
+LONGEST_HEADER = 1000
+
+_PIECE_BYTES = 2**18
+_PIECE_S = 1.0
+# No file has more than 18 digits of bytes, and Python refuses to read a number of thousands.
+_SIZE = "([0-9]{1,18})"
+
+
+class RetryError(Exception):
+    """This attempt failed, but the next one may succeed."""
+
+    def __init__(self, reason: str, after_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.after_s = after_s
+
+
+class MisbehavedError(RetryError):
+    """The server contradicted itself, or was too slow. No later progress makes up for it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """What a server says of the version of a file: its ETag and when it was last modified. Empty if it does not."""
+
+    etag: str = ""
+    last_modified: str = ""
+
+    @property
+    def condition(self) -> dict[str, str]:
+        """The headers of a request for the file, unless it still has this version."""
+        given = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in given.items() if value}
+
+    @property
+    def validator(self) -> str:
+        """Proves that two responses have the same bytes. RFC 9110, 13.1.5: a weak tag does not, and must not be sent as
+        If-Range."""
+        return "" if self.etag.startswith("W/") else self.etag or self.last_modified
+
+
+def version_of(response: httpx.Response) -> Version:
+    """The version that a response names."""
+    given = (response.headers.get(name, "") for name in ("etag", "last-modified"))
+    return Version(*(value if len(value) <= LONGEST_HEADER else "" for value in given))
+
+
+@dataclasses.dataclass
+class Part:
+    """The bytes downloaded so far."""
+
+    file: IO[bytes]
+    digest: hashlib._Hash = dataclasses.field(default_factory=hashlib.sha256)
+    size: int = 0
+    total: int | None = None
+    version: Version = Version()
+    """Without its validator, a download starts again instead of resuming."""
+    redirected_to: str = ""
+
+    def restart(self) -> None:
+        self.file.seek(0)
+        self.file.truncate()
+        self.digest = hashlib.sha256()
+        self.size, self.total, self.version = 0, None, Version()
+
+    def write(self, data: bytearray) -> None:
+        self.file.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+
+    def accept_whole(self, response: httpx.Response) -> None:
+        """Start again with a response that has the whole file."""
+        self.restart()
+        length = re.fullmatch(_SIZE, response.headers.get("content-length", ""))
+        self.version, self.total = version_of(response), int(length[1]) if length else None
+
+    def accept_range(self, response: httpx.Response) -> None:
+        """Continue with a response that has the rest of the file, if it is the rest of these bytes."""
+        match = re.fullmatch(rf"bytes {_SIZE}-[0-9]+/{_SIZE}", response.headers.get("content-range", ""))
+        version, fault = version_of(response), ""
+        if match is None or int(match[1]) != self.size:
+            fault = "the server sent another range than requested"
+        elif not version.validator:
+            fault = "the server does not say of which version of the file it sent the rest"
+        elif version.validator != self.version.validator:
+            fault = "the file changed on the server during the download"
+        elif self.total not in (None, int(match[2])):
+            fault = f"the server first said that the file has {self.total} bytes, and then {match[2]}"
+        if match is None or fault:
+            self.restart()
+            raise MisbehavedError(fault)
+        self.total = int(match[2])
+
+
+def pieces(chunks: Iterator[bytes], clock: Callable[[], float]) -> Iterator[tuple[bytearray, float]]:
+    """The bytes in larger pieces, which cost less, each with the time. A broken connection ends after its last byte."""
+    piece, now, last = bytearray(), 0.0, None
+    try:
+        for chunk in chunks:
+            piece += chunk
+            now = clock()
+            if last is None or len(piece) >= _PIECE_BYTES or now - last >= _PIECE_S:
+                yield piece, now
+                piece, last = bytearray(), now
+    except http.TransportError:
+        if piece:
+            yield piece, now
+        raise
+    if piece:
+        yield piece, now
+
+
+@dataclasses.dataclass
+class Pace:
+    """How fast a response arrives."""
+
+    since: float | None = None
+    size: int = 0
+
+    def check(self, size: int, now: float) -> None:
+        """Note that so many bytes arrived. Too few in a minute are an error."""
+        if self.since is None:
+            self.since = now
+        self.size += size
+        passed = now - self.since
+        if passed < PACE_S:
+            return
+        if self.size < LOWEST_BYTES_PER_S * passed:
+            raise MisbehavedError(f"only {self.size} bytes arrived within {passed:.0f} s")
+        self.since, self.size = now, 0
+
 
 LIMIT_BYTES = 4 * 2**30
 DEADLINE_S = 1800.0
@@ -158,21 +293,21 @@ class Download:
             before = part.size
             try:
                 self._attempt(part, trust, deadline)
-            except (connection.TransportError, RetryError) as error:
+            except (http.TransportError, RetryError) as error:
                 self._check_cancelled()
                 reason = str(error)
                 hint = getattr(error, "hint", "")
-                if isinstance(error, connection.UnknownHostError):
+                if isinstance(error, http.UnknownHostError):
                     reason = f"there is no host of this name ({reason})"
                     hint = hint or self._hint(
                         "check the host name, DNS and HTTPS_PROXY; in a closed network set artifacts.mirror"
                     )
                 failures = 1 if part.size > before else failures + 1
-                misbehaved += isinstance(error, (MisbehavedError, connection.LateError))
+                misbehaved += isinstance(error, (MisbehavedError, http.LateError))
                 count = max(failures, misbehaved)
                 wait = max(PAUSES_S[min(count, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
                 is_last = count > len(PAUSES_S) or self.now() + wait > deadline
-                if is_last or isinstance(error, connection.LastingError):
+                if is_last or isinstance(error, http.LastingError):
                     raise RefusedError(
                         f"{self.label} could not be downloaded: {reason}", hint=hint or self._hint("try again later")
                     ) from error
@@ -189,7 +324,7 @@ class Download:
         else:
             headers |= self.known.condition
         place = self.address() if self.address else Address(self.url)
-        with connection.get(
+        with http.get(
             place.url,
             headers,
             environ=self.environ,
@@ -203,7 +338,7 @@ class Download:
             with self.console.task(f"downloading {self.label}", part.total) as advance:
                 advance(part.size)
                 # No chunk size: a chunk that is not full yet would be lost when the connection breaks.
-                for piece, now in pieces(connection.chunks(response, arrival.PACE_S), self.now):
+                for piece, now in pieces(http.chunks(response, PACE_S), self.now):
                     self._check_cancelled()
                     self._check_limits(part.size + len(piece), now, deadline)
                     part.write(piece)
@@ -214,7 +349,7 @@ class Download:
 
     def _accept(self, response: httpx.Response, part: Part) -> None:
         """Decide by the headers whether the body starts or continues the file."""
-        status, redirected_to = response.status_code, connection.redirected_to(response)
+        status, redirected_to = response.status_code, http.redirected_to(response)
         if status in _TEMPORARY_STATUSES:
             reason = f"the server responded with status {status}"
             if status == 416:

@@ -19,24 +19,30 @@ from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.base.files import swap_file
 from imagegen.base.lines import counted
 from imagegen.build.tools import cache_folder
-from imagegen.fetch.ca_hosts import find_ca_hosts
 from imagegen.fetch.cache import Cache, find_folder, size_limit
-from imagegen.fetch.content_check import verify_contents
 from imagegen.fetch.credentials import with_credentials
-from imagegen.fetch.drift import Change, changed_digests, compare_locks, moved_redirects, rollbacks
+from imagegen.fetch.drift import (
+    Change,
+    changed_digests,
+    check_quarantine,
+    compare_locks,
+    moved_redirects,
+    rollbacks,
+    verify_contents,
+)
+from imagegen.fetch.http import ask_over_https
 from imagegen.fetch.lock import Lock, StoredLock, lock_bytes, read_stored_lock
 from imagegen.fetch.lookup import (
     KEEP,
     Refresh,
     Sources,
+    find_ca_hosts,
     find_unlocked_images,
     lock_artifacts,
     lock_images,
     verify_signatures,
 )
-from imagegen.fetch.quarantine import check_quarantine
-from imagegen.oci.image_mirror import ImageMirror, reject_other_images, tarball_name, tarball_requests
-from imagegen.oci.registry import ask_over_https
+from imagegen.oci.registry import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
 from imagegen.settle.target_keys import errors_of
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
     from imagegen.base.console import Console
     from imagegen.fetch.lock import LockedArtifact, LockedBase
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.oci.image_lookup import ImageRequest, LockedImage
+    from imagegen.oci.names import ImageRequest, LockedImage
     from imagegen.pipeline import PreparedTarget
     from imagegen.providers import RunFacts
     from imagegen.trust.signature_request import TrustSources

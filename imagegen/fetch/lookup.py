@@ -1,6 +1,7 @@
-"""Looks up what a lock does not have yet: artifacts and container images. `imagegen lock` and the first build call it.
+"""Looks up what a lock does not have yet: artifacts, container images, and the hosts that need `artifacts.ca`.
 
-Every digest is computed from bytes, those of the cache included. Touches the network and the cache.
+`imagegen lock` and the first build call it. Every digest is computed from bytes, those of the cache included. Touches
+the network and the cache.
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from imagegen.base.errors import RefusedError
 from imagegen.base.hosts import ANY_HOST, HostPolicy
 from imagegen.base.lines import counted
 from imagegen.base.parallel import errors_in, results_of, run_all
-from imagegen.fetch.arrival import Version
+from imagegen.fetch import http
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.credentials import Address, with_credentials
-from imagegen.fetch.download import Download, Fetched, UnchangedError, check_digest, writing
+from imagegen.fetch.download import Download, Fetched, UnchangedError, Version, check_digest, writing
 from imagegen.fetch.drift import reject_other_bytes
+from imagegen.fetch.http import Answer, Ask, find_authorities
 from imagegen.fetch.lock import TIME_FORM, Lock, LockedArtifact, recorded_redirect, release_of
 from imagegen.fetch.published import confirm
-from imagegen.fetch.request import ArtifactRequest
+from imagegen.fetch.request import ArtifactRequest, host_of, shown_url
 from imagegen.inspect.opened import OpenedArtifact, open_artifacts
-from imagegen.oci.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
-from imagegen.oci.image_tarball import read_image_tarball
+from imagegen.oci.names import ImageRequest, LockedImage
+from imagegen.oci.registry import look_up_image
+from imagegen.oci.tarball import read_image_tarball
 from imagegen.trust.signature_facts import find_differences, reject_differences
 from imagegen.trust.signature_request import SignatureError, SignaturePolicy
 
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
     from imagegen.authenticode.model import Trust
     from imagegen.base.console import Console
     from imagegen.fetch.credentials import PrivateHosts
-    from imagegen.oci.image_mirror import ImageMirror
+    from imagegen.oci.registry import ImageMirror
     from imagegen.trust.signatures import CheckedSignatures
 
 _BUFFER: Final = 2**20
@@ -377,3 +381,35 @@ def _gather(finished: list[concurrent.futures.Future[dict[str, Value]]]) -> dict
     if wrong and all(isinstance(error, SignatureError) for error in errors):
         raise SignatureError(wrong)
     return {name: artifact for found in results_of(finished, "downloads") for name, artifact in found.items()}
+
+
+def find_ca_hosts(urls: Mapping[str, str], known: Mapping[str, bool], sources: Sources) -> dict[str, bool]:
+    """By host of these URLs, whether only `artifacts.ca` vouches for it. `known` hosts are not asked."""
+    places = {host_of(url): url for _, url in sorted(urls.items(), reverse=True)}
+    return {host: known[host] if host in known else _needs_ca(url, sources) for host, url in sorted(places.items())}
+
+
+def _needs_ca(url: str, sources: Sources) -> bool:
+    return not _is_trusted(url, sources, ()) and _is_trusted(url, sources, sources.hosts.authorities)
+
+
+def _is_trusted(url: str, sources: Sources, added: tuple[bytes, ...]) -> bool:
+    make_address = sources.address(url)
+    place = make_address() if make_address else Address(url)
+    try:
+        with http.get(
+            *(place.url, {}),
+            environ=sources.environ,
+            trust=find_authorities(sources.environ, added, with_system=False),
+            hosts=sources.hosts,
+            authorization=place.authorization,
+            stop=sources.stop,
+        ):
+            return True
+    except http.UntrustedError:
+        return False
+    except http.TransportError as error:
+        raise RefusedError(
+            f"{shown_url(url)} could not be asked whether the machine needs artifacts.ca for it: {error}",
+            hint=error.hint or "try again later",
+        ) from error

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
     from imagegen.config.yaml import Document
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.oci.image_lookup import ImageRequest
+    from imagegen.oci.names import ImageRequest
 
 
 def with_mirror(request: ArtifactRequest, config: ImageConfig) -> ArtifactRequest:

@@ -16,7 +16,7 @@ from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import paths, table
 from imagegen.fetch.policy import host_of, host_policy, with_mirror, with_publishing
 from imagegen.fetch.request import ArtifactRequest, Override
-from imagegen.oci.image_lookup import ImageRequest
+from imagegen.oci.names import ImageRequest
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.image_name import ImageName
 from imagegen.steps.model import Step, StepMeta

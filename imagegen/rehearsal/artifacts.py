@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.base.errors import RefusedError
 from imagegen.catalog.products import find_product
-from imagegen.fetch.base_url import is_archive
-from imagegen.fetch.request import shown_url
+from imagegen.fetch.request import is_archive, shown_url
 from imagegen.inspect.members import is_program
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.msi import make_msi

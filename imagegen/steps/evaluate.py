@@ -16,8 +16,7 @@ from imagegen.base.templating import TemplateError, UnknownNameError, evaluate, 
 from imagegen.config.own_files import OwnFile
 from imagegen.config.problems import nearest, quoted
 from imagegen.config.yaml import Document, YamlPath
-from imagegen.fetch.base_url import make_url
-from imagegen.fetch.request import ArtifactRequest, Override, TakenFile
+from imagegen.fetch.request import ArtifactRequest, Override, TakenFile, make_url
 from imagegen.inspect.members import file_name, is_program
 from imagegen.steps import release_record
 from imagegen.steps.kinds import KINDS

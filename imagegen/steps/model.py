@@ -30,7 +30,7 @@ class ArtifactMeta(Strict):
     A product gives URL and overrides. The step gives the `version`, the `path` in a folder, the `release` if the
     product's URL has another text than the version, and the `values` of other placeholders.
 
-    The override of a base is a folder, a template or an archive: imagegen/fetch/base_url.py. `file_override` is the
+    The override of a base is a folder, a template or an archive: imagegen/fetch/request.py. `file_override` is the
     override of this file only, and wins.
 
     With `each`, the config lists the URLs: every item is an artifact, `<name>-<number of the item>`, and `key` is the

@@ -12,9 +12,9 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 from imagegen.fetch import download
-from imagegen.fetch.connection import proxy_for
 from imagegen.fetch.credentials import Address
 from imagegen.fetch.download import StatusError, fetch
+from imagegen.fetch.http import proxy_for
 from imagegen.fetch.request import shown_url
 from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 

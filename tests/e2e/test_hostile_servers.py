@@ -26,15 +26,13 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 from imagegen.base.hosts import ANY_HOST, HostPolicy
-from imagegen.fetch import arrival, connection, download
-from imagegen.fetch.ca_hosts import find_ca_hosts
+from imagegen.fetch import download, http
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.credentials import Address
+from imagegen.fetch.http import ask_over_https
 from imagegen.fetch.lock import LockedArtifact
-from imagegen.fetch.lookup import Sources, lock_artifacts
+from imagegen.fetch.lookup import Sources, find_ca_hosts, lock_artifacts
 from imagegen.fetch.request import ArtifactRequest, PublishedDigest, host_of
-from imagegen.oci import registry
-from imagegen.oci.registry import ask_over_https
 from tests.deadlines import HANG_S
 from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
@@ -197,9 +195,9 @@ def test_a_server_that_misbehaves_is_refused_by_name(
     case, port = CASES[name], server.url.rpartition(":")[2]
     # What takes minutes takes a moment. Any other server has its time, however busy this machine is.
     if any(answer.drips_headers for answer in case.answers):
-        monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", 0.3)
+        monkeypatch.setattr(http, "HEADERS_TIMEOUT_S", 0.3)
     elif any(answer.drip_s for answer in case.answers):
-        monkeypatch.setattr(arrival, "PACE_S", 0.2)
+        monkeypatch.setattr(download, "PACE_S", 0.2)
     server.answers = [*case.answers]
     server.forever = case.answers[0] if case.forever else None
     hosts = HostPolicy.of([host.replace("port", port) for host in case.hosts.allowed], case.hosts.denied)
@@ -241,7 +239,7 @@ def test_a_stalled_download_ends_at_once_when_the_run_ends(server: Server, tmp_p
 def test_a_question_to_a_registry_ends_at_once_when_the_run_ends(
     server: Server, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
-    monkeypatch.setattr(registry, "PAUSES_S", (BOUND_S,))
+    monkeypatch.setattr(http, "PAUSES_S", (BOUND_S,))
     stop, server.forever = threading.Event(), answer
     timer = threading.Timer(0.3, stop.set)
     timer.start()
@@ -366,7 +364,7 @@ def test_a_published_digest_on_a_denied_host_is_not_read(server: Server, cache: 
 def test_a_slow_published_digest_is_refused(
     server: Server, cache: Cache, monkeypatch: pytest.MonkeyPatch, dripping: Answer
 ) -> None:
-    monkeypatch.setattr(registry, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http, "ANSWER_TIMEOUT_S", 0.2)
     server.answers = [Answer(body=DATA), dripping, dripping, dripping]
     digest = PublishedDigest(f"{server.url}/tool.exe.sha256", required=True)
     with pytest.raises(VerificationError, match=r"cannot be read: it did not arrive within 0\.2 s"):

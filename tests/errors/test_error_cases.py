@@ -24,8 +24,8 @@ from imagegen.base.errors import ExitCode
 from imagegen.cli.main import main
 from imagegen.fetch import locking
 from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import lock_bytes
-from imagegen.oci.image_lookup import Answer
 from tests.golden_files import compare_golden
 
 if TYPE_CHECKING:

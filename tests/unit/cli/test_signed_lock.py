@@ -18,8 +18,8 @@ from imagegen.base.errors import VerificationError
 from imagegen.cli.arguments import make_run_facts
 from imagegen.fetch import locking
 from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import Lock
-from imagegen.oci.image_lookup import Answer
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner

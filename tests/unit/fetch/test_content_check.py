@@ -12,11 +12,11 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ExitCode, VerificationError
 from imagegen.fetch.cache import Cache
-from imagegen.fetch.content_check import verify_contents
+from imagegen.fetch.drift import verify_contents
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import LockedArtifact
 from imagegen.fetch.lookup import Sources
 from imagegen.fetch.request import ArtifactRequest
-from imagegen.oci.image_lookup import Answer
 
 if TYPE_CHECKING:
     from pathlib import Path

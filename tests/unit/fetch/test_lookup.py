@@ -15,14 +15,13 @@ import pytest
 from imagegen.base import parallel
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
-from imagegen.fetch.arrival import Version
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.credentials import Address, PrivateHosts
-from imagegen.fetch.download import Download, Fetched, UnchangedError
+from imagegen.fetch.download import Download, Fetched, UnchangedError, Version
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import Lock, LockedArtifact
 from imagegen.fetch.lookup import KEEP, Refresh, Sources, lock_artifacts
 from imagegen.fetch.request import ArtifactRequest, PublishedDigest, TakenFile
-from imagegen.oci.image_lookup import Answer
 from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 from imagegen.base.console import Console
 from imagegen.fetch.cache import Cache
-from imagegen.mirror.source import Place, Source
+from imagegen.mirror.images import Place, Source
 from imagegen.providers.storage import StoredFile
 
 

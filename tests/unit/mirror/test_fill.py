@@ -14,7 +14,7 @@ from imagegen.fetch.credentials import PrivateHosts
 from imagegen.fetch.lock import LockedArtifact
 from imagegen.fetch.request import ArtifactRequest
 from imagegen.mirror.fill import Filled, WantedFile, fill, open_mirror
-from imagegen.mirror.source import Origin
+from imagegen.mirror.images import Origin
 from imagegen.providers import RunFacts
 from tests.unit.mirror.conftest import Given, Memory, sha
 

@@ -1,7 +1,7 @@
-"""Makes HTTPS requests with the proxy and the certificate authorities of an environment.
+"""Makes HTTPS requests with the proxy and the certificate authorities of an environment, and tries again what may pass.
 
-Touches the network. Follows redirects one by one, so that none of them leaves HTTPS or the allowed hosts. Retries
-nothing.
+Touches the network. Follows redirects one by one, so that none of them leaves HTTPS or the allowed hosts. The timeout
+of a read ends no response that always sends something, so another thread ends late responses by their connections.
 """
 
 from __future__ import annotations
@@ -9,23 +9,133 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import socket
 import ssl
 import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.base.errors import ConfigError
+from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.hosts import ANY_HOST, HostPolicy
-from imagegen.fetch.authorities import bundle_variable, find_authorities
 from imagegen.fetch.request import host_of, shown_url
-from imagegen.fetch.response_limit import ResponseLimit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import httpx
+
+    from imagegen.base.console import Console
+
+_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+def find_authorities(
+    environ: Mapping[str, str], added: tuple[bytes, ...] = (), *, with_system: bool = True
+) -> ssl.SSLContext:
+    """The trusted certificate authorities: public ones, those of the system unless it does not count, and those that
+    are `added`, as DER. A bundle that the environment names takes the place of the first two."""
+    if variable := bundle_variable(environ):
+        file = environ[variable]
+        try:
+            return _authorities_of(file, Path(file).stat().st_mtime_ns, added)
+        except OSError as error:
+            raise ConfigError(
+                f"{variable} names {file}, which is not a readable certificate bundle: {error.strerror or error}",
+                hint=f"correct {variable}, or unset it",
+            ) from error
+    return _common_authorities(added, with_system=with_system)
+
+
+def bundle_variable(environ: Mapping[str, str]) -> str:
+    """The variable that names a bundle of authorities; empty if there is none."""
+    return next((name for name in _VARIABLES if environ.get(name)), "")
+
+
+# Reading hundreds of certificates takes longer than a small request, and each lock makes many.
+@functools.lru_cache(maxsize=8)
+def _authorities_of(file: str, _changed: int, added: tuple[bytes, ...]) -> ssl.SSLContext:
+    return _with(ssl.create_default_context(cafile=file), added)
+
+
+@functools.lru_cache(maxsize=8)
+def _common_authorities(added: tuple[bytes, ...], *, with_system: bool) -> ssl.SSLContext:
+    import httpx
+
+    context = httpx.create_ssl_context(trust_env=False)
+    if with_system:
+        # A company's own authority is in the system's store, which a slim container does not have: both are used.
+        context.load_default_certs()
+    return _with(context, added)
+
+
+def _with(context: ssl.SSLContext, added: tuple[bytes, ...]) -> ssl.SSLContext:
+    for certificate in added:
+        context.load_verify_locations(cadata=certificate)
+    return context
+
+
+_CHECK_S: Final = 0.2
+
+
+class ResponseLimit:
+    """What a response must do next, and until when. It starts without a limit."""
+
+    def __init__(self, stop: threading.Event | None) -> None:
+        self.broken = ""
+        """Why the response was ended; empty if it was not."""
+        self._stop = stop
+        self._sockets: list[socket.socket] = []
+        self._limit: tuple[float, str] | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> ResponseLimit:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def add(self, connected: socket.socket) -> None:
+        """A connection of the response. TLS takes it over, in a socket of its own."""
+        if isinstance(connected, ssl.SSLSocket):
+            # Python takes a TLS connection that was cut for one that ended: half a file would look complete.
+            connected.suppress_ragged_eofs = False  # type: ignore[attr-defined]  # typeshed has only the argument
+        self._sockets.append(connected)
+        if self.broken:
+            _end(connected)
+
+    def set(self, within_s: float, reason: str) -> None:
+        """From now on so much time; `reason` says what did not happen, if it is over."""
+        self._limit = time.monotonic() + within_s, reason
+
+    def suspend(self) -> None:
+        """Time does not count while the response waits for its reader."""
+        self._limit = None
+
+    def _watch(self) -> None:
+        while not self._over.wait(_CHECK_S):
+            limit = self._limit
+            if self._stop is not None and self._stop.is_set():
+                self.broken = "cancelled"
+            elif limit is not None and time.monotonic() > limit[0]:
+                self.broken = limit[1]
+            if self.broken:
+                for one in [*self._sockets]:
+                    _end(one)
+                return
+
+
+def _end(connected: socket.socket) -> None:
+    # It may be closed already. This ends a read that waits, which closing the socket would not.
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+
 
 CONNECT_TIMEOUT_S = 20.0
 # A server that sends nothing is asked again, so this is less than the time of the headers.
@@ -357,3 +467,89 @@ def _read_start(url: str, size: int, environ: Mapping[str, str], trust: ssl.SSLC
     if start.lstrip().startswith(b"<") or response.headers.get("content-type", "").startswith("text/html"):
         raise UnreachableError(f"{shown_url(url)} cannot be downloaded: a login page or a web filter answered instead")
     return start[:size]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a registry answered. The names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+# Requests a URL with headers. `authorization`, which may be empty, is sent to the host of the URL only, and not on a
+# redirect. An OSError means that the host does not answer.
+Ask = Callable[[str, Mapping[str, str], str], Answer]
+
+
+# As containerd: a larger index, manifest or config is no image.
+LIMIT_BYTES: Final = 8 * 2**20
+ANSWER_TIMEOUT_S: Final = 120.0
+PAUSES_S: Final = (1.0, 4.0)
+_TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+def ask_over_https(
+    environ: Mapping[str, str],
+    console: Console,
+    pause: Callable[[float], object] | None = None,
+    hosts: HostPolicy = ANY_HOST,
+    stop: threading.Event | None = None,
+) -> Ask:
+    """How a lookup asks registries. Also a redirect stays on `hosts`. Another thread sets `stop` to end them."""
+    ended = stop or threading.Event()
+
+    def ask(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        for wait in (*PAUSES_S, None):
+            try:
+                answer = _ask_once(url, headers, authorization, environ, hosts, ended)
+                reason = f"status {answer.status}"
+            except TransportError as error:
+                _check_cancelled(ended)
+                answer, reason = None, str(error)
+                if isinstance(error, UntrustedError):
+                    raise RefusedError(f"{shown_url(url)} could not be read: {reason}", hint=error.hint) from error
+                if isinstance(error, LastingError):
+                    raise ConnectionError(reason) from error
+            if answer is not None and (answer.status not in _TEMPORARY or wait is None):
+                return answer
+            if wait is None:
+                raise ConnectionError(reason)
+            console.say(f"{shown_url(url)}: {reason}; retrying in {wait:g} s")
+            (pause or ended.wait)(wait)
+            _check_cancelled(ended)
+        raise AssertionError("the last attempt has no pause")
+
+    return ask
+
+
+def _check_cancelled(ended: threading.Event) -> None:
+    if ended.is_set():
+        raise concurrent.futures.CancelledError
+
+
+def _ask_once(
+    url: str,
+    headers: Mapping[str, str],
+    authorization: str,
+    environ: Mapping[str, str],
+    hosts: HostPolicy,
+    stop: threading.Event,
+) -> Answer:
+    trust = find_authorities(environ, hosts.authorities)
+    with get(
+        *(url, headers),
+        environ=environ,
+        trust=trust,
+        hosts=hosts,
+        within_s=ANSWER_TIMEOUT_S,
+        authorization=authorization,
+        stop=stop,
+    ) as response:
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > LIMIT_BYTES:
+                raise VerificationError(f"{shown_url(url)} is larger than {LIMIT_BYTES // 2**20} MiB")
+        return Answer(response.status_code, {key.lower(): text for key, text in response.headers.items()}, bytes(body))

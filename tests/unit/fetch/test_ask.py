@@ -12,8 +12,8 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.hosts import ANY_HOST, HostPolicy
-from imagegen.oci import registry
-from imagegen.oci.registry import LIMIT_BYTES, PAUSES_S, ask_over_https
+from imagegen.fetch import http
+from imagegen.fetch.http import LIMIT_BYTES, PAUSES_S, ask_over_https
 
 CLIENT = httpx.Client
 URL = "https://registry.example.com/v2/a/manifests/1"
@@ -79,7 +79,7 @@ def test_a_host_that_does_not_exist_is_not_asked_again(monkeypatch: pytest.Monke
 
 
 def test_a_document_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "LIMIT_BYTES", 10)
+    monkeypatch.setattr(http, "LIMIT_BYTES", 10)
     with pytest.raises(VerificationError, match="larger than"):
         Registry(monkeypatch, httpx.Response(200, content=b"x" * 11)).ask(URL, {}, "")
     assert Registry(monkeypatch, httpx.Response(200, content=b"x" * 10)).ask(URL, {}, "").status == 200
