@@ -228,7 +228,7 @@ def verify_contents(
             return {name: list(_differences(locked[name], one)) for name, one in opened.items()}
 
     label = f"comparing {counted(len(requests), 'artifact')} with the lock"
-    finished = run_all(compare, [*together.values()], label, sources.console, sources.stop)
+    finished = run_all(compare, [*together.values()], label, sources.console, sources.web.stop)
     found = {name: lines for one in results_of(finished, "artifacts") for name, lines in one.items() if lines}
     if not found:
         return

@@ -10,15 +10,16 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import math
 import socket
 import ssl
 import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.hosts import ANY_HOST, HostPolicy
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from imagegen.base.console import Console
 
+Value = TypeVar("Value")
 _VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -148,6 +150,12 @@ REDIRECTS = 10
 PROBE_S = 10.0
 _PROBE_STEP_S = 5.0
 
+# As containerd: a larger index, manifest or config is no image.
+LIMIT_BYTES: Final = 8 * 2**20
+ANSWER_TIMEOUT_S: Final = 120.0
+ASK_PAUSES_S: Final = (1.0, 4.0)
+TEMPORARY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
 _LIMIT, _REDIRECTED = "imagegen_limit", "imagegen_redirected"
 _NO_HEADERS = "no response within {:g} s"
 _PROXY_HINT = "check HTTPS_PROXY and ALL_PROXY, and write the hosts that need no proxy into NO_PROXY"
@@ -161,6 +169,8 @@ class UnreachableError(Exception):
 class TransportError(Exception):
     """There was no connection, or it broke, or the response cannot be read."""
 
+    after_s = 0.0
+
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
         self.hint = hint
@@ -172,6 +182,20 @@ class LateError(TransportError):
 
 class LastingError(TransportError):
     """Another attempt would end in the same way."""
+
+
+class RetryError(Exception):
+    """This attempt failed, but the next one may succeed."""
+
+    hint = ""
+
+    def __init__(self, reason: str, after_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.after_s = after_s
+
+
+class MisbehavedError(RetryError):
+    """The server contradicted itself, or was too slow. No later progress makes up for it."""
 
 
 class UnknownHostError(LastingError):
@@ -206,49 +230,152 @@ def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
     return address
 
 
-@contextlib.contextmanager
-def get(
-    url: str,
-    headers: Mapping[str, str],
-    *,
-    environ: Mapping[str, str],
-    trust: ssl.SSLContext,
-    hosts: HostPolicy = ANY_HOST,
-    connect_s: float = CONNECT_TIMEOUT_S,
-    read_s: float = READ_TIMEOUT_S,
-    within_s: float = BODY_TIMEOUT_S,
-    authorization: str = "",
-    stop: threading.Event | None = None,
-) -> Iterator[httpx.Response]:
-    """The response after all redirects, its body not read yet. Credentials in the URL go to that URL only, and
-    `authorization` to its host. Each host must be one of `hosts`. The body must arrive `within_s`; another thread sets
-    `stop` to end the response at once."""
-    import httpx
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a registry answered. The names of headers are in lower case."""
 
-    current, headers_until = url, time.monotonic() + HEADERS_TIMEOUT_S
-    for _ in range(REDIRECTS + 1):
-        if time.monotonic() > headers_until:
-            raise LastingError(_NO_HEADERS.format(HEADERS_TIMEOUT_S))
-        proxy = proxy_for(_https_host(current, url, hosts), environ)
-        client = httpx.Client(
-            verify=trust,
-            proxy=proxy and httpx.Proxy(proxy, ssl_context=trust if proxy.startswith("https:") else None),
-            trust_env=False,
-            timeout=httpx.Timeout(read_s, connect=connect_s),
-        )
-        secret = {"Authorization": authorization} if authorization and host_of(current) == host_of(url) else {}
-        request, route = client.build_request("GET", current, headers={**headers, **secret}), _Route(proxy, environ)
-        with client, _begun(client, request, route, headers_until, within_s, stop) as response:
-            if not response.has_redirect_location:
-                response.extensions[_REDIRECTED] = "" if current == url else _shown_redirect(response, url)
-                yield response
-                return
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+# Requests a URL with headers. `authorization`, which may be empty, is sent to the host of the URL only, and not on a
+# redirect. An OSError means that the host does not answer.
+Ask = Callable[[str, Mapping[str, str], str], Answer]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Web:
+    """How hosts are asked: with the proxy and the authorities of an environment, and only hosts that are allowed."""
+
+    environ: Mapping[str, str]
+    console: Console | None = None
+    """Learns of each attempt that failed."""
+    hosts: HostPolicy = ANY_HOST
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+    """Another thread sets it to end every request at once."""
+    pause: Callable[[float], object] | None = None
+    """Waits between two attempts, in place of `stop`."""
+    now: Callable[[], float] = time.monotonic
+    """The clock of deadlines."""
+    connect_s: float = CONNECT_TIMEOUT_S
+    read_s: float = READ_TIMEOUT_S
+
+    @contextlib.contextmanager
+    def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        authorization: str = "",
+        within_s: float = BODY_TIMEOUT_S,
+        trust: ssl.SSLContext | None = None,
+    ) -> Iterator[httpx.Response]:
+        """The response after all redirects, its body not read yet. Credentials in the URL go to that URL only, and
+        `authorization` to its host. The body must arrive `within_s`."""
+        import httpx
+
+        trust = trust or find_authorities(self.environ, self.hosts.authorities)
+        current, headers_until = url, time.monotonic() + HEADERS_TIMEOUT_S
+        for _ in range(REDIRECTS + 1):
+            if time.monotonic() > headers_until:
+                raise LastingError(_NO_HEADERS.format(HEADERS_TIMEOUT_S))
+            proxy = proxy_for(_https_host(current, url, self.hosts), self.environ)
+            client = httpx.Client(
+                verify=trust,
+                proxy=proxy and httpx.Proxy(proxy, ssl_context=trust if proxy.startswith("https:") else None),
+                trust_env=False,
+                timeout=httpx.Timeout(self.read_s, connect=self.connect_s),
+            )
+            secret = {"Authorization": authorization} if authorization and host_of(current) == host_of(url) else {}
+            request, route = (
+                client.build_request("GET", current, headers={**headers, **secret}),
+                _Route(proxy, self.environ),
+            )
+            with client, _begun(client, request, route, _Times(headers_until, within_s), self.stop) as response:
+                if not response.has_redirect_location:
+                    response.extensions[_REDIRECTED] = "" if current == url else _shown_redirect(response, url)
+                    yield response
+                    return
+                try:
+                    current = urllib.parse.urljoin(current, response.headers["location"])
+                except ValueError:
+                    # An empty URL has no host: the next round rejects it.
+                    current = ""
+        raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
+
+    def check_cancelled(self) -> None:
+        """End this thread if the run ends."""
+        if self.stop.is_set():
+            raise concurrent.futures.CancelledError
+
+    def retry(
+        self,
+        attempt: Callable[[], Value],
+        shown: str,
+        pauses: Sequence[float],
+        progress: Callable[[], int] = lambda: 0,
+        deadline: float = math.inf,
+    ) -> Value:
+        """The result of an attempt that succeeds, or the last error. Only consecutive failures count, and any progress
+        begins a new count; but a server may misbehave only so often."""
+        failures = misbehaved = 0
+        while True:
+            self.check_cancelled()
+            before = progress()
             try:
-                current = urllib.parse.urljoin(current, response.headers["location"])
-            except ValueError:
-                # An empty URL has no host: the next round rejects it.
-                current = ""
-    raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
+                return attempt()
+            except (TransportError, RetryError) as error:
+                self.check_cancelled()
+                failures = 1 if progress() > before else failures + 1
+                misbehaved += isinstance(error, (MisbehavedError, LateError))
+                count = max(failures, misbehaved)
+                wait = max(pauses[min(count, len(pauses)) - 1], error.after_s)
+                if isinstance(error, LastingError) or count > len(pauses) or self.now() + wait > deadline:
+                    raise
+                if self.console:
+                    self.console.say(f"{shown}: {error}; retrying in {wait:g} s")
+                (self.pause or self.stop.wait)(wait)
+
+    def ask(self, url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        """A document of bounded size. A ConnectionError means that the host does not answer."""
+        try:
+            return self.retry(lambda: self._ask_once(url, headers, authorization), shown_url(url), ASK_PAUSES_S)
+        except _TemporaryAnswerError as error:
+            return error.answer
+        except UntrustedError as error:
+            raise RefusedError(f"{shown_url(url)} could not be read: {error}", hint=error.hint) from error
+        except TransportError as error:
+            raise ConnectionError(str(error)) from error
+
+    def _ask_once(self, url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        with self.get(url, headers, within_s=ANSWER_TIMEOUT_S, authorization=authorization) as response:
+            body = bytearray()
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > LIMIT_BYTES:
+                    raise VerificationError(f"{shown_url(url)} is larger than {LIMIT_BYTES // 2**20} MiB")
+            found = {key.lower(): text for key, text in response.headers.items()}
+            answer = Answer(response.status_code, found, bytes(body))
+        if answer.status in TEMPORARY_STATUSES:
+            raise _TemporaryAnswerError(answer)
+        return answer
+
+
+class _TemporaryAnswerError(RetryError):
+    """An answer whose status may pass."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"status {answer.status}")
+        self.answer = answer
+
+
+@dataclasses.dataclass(frozen=True)
+class _Times:
+    """When a response must begin, and how long it may take."""
+
+    headers_until: float
+    within_s: float
 
 
 @dataclasses.dataclass
@@ -295,9 +422,8 @@ def _begun(
     client: httpx.Client,
     request: httpx.Request,
     route: _Route,
-    headers_until: float,
-    within_s: float,
-    stop: threading.Event | None,
+    times: _Times,
+    stop: threading.Event,
 ) -> Iterator[httpx.Response]:
     """The response to one request. It must begin and end in time."""
 
@@ -309,11 +435,11 @@ def _begun(
     request.extensions["trace"] = trace
     has_headers = False
     with ResponseLimit(stop) as limit:
-        limit.set(headers_until - time.monotonic(), _NO_HEADERS.format(HEADERS_TIMEOUT_S))
+        limit.set(times.headers_until - time.monotonic(), _NO_HEADERS.format(HEADERS_TIMEOUT_S))
         try:
             with _own_errors(route), contextlib.closing(client.send(request, stream=True)) as response:
                 has_headers = True
-                limit.set(within_s, f"it did not arrive within {within_s:g} s")
+                limit.set(times.within_s, f"it did not arrive within {times.within_s:g} s")
                 response.extensions[_LIMIT] = limit
                 yield response
         except TransportError as error:
@@ -435,26 +561,18 @@ def read_starts(
 
 
 def _read_all(urls: tuple[str, ...], size: int, environ: Mapping[str, str]) -> list[bytes]:
+    web = Web(environ=environ, connect_s=_PROBE_STEP_S, read_s=_PROBE_STEP_S)
     try:
-        trust = find_authorities(environ)
-        return [_read_start(url, size, environ, trust) for url in urls]
+        return [_read_start(url, size, web) for url in urls]
     except ConfigError as error:
         raise UnreachableError(error.message) from error
     except TransportError as error:
         raise UnreachableError(f"{shown_url(urls[0])} cannot be downloaded: {error}") from error
 
 
-def _read_start(url: str, size: int, environ: Mapping[str, str], trust: ssl.SSLContext) -> bytes:
-    headers = {"Accept-Encoding": "identity"}
+def _read_start(url: str, size: int, web: Web) -> bytes:
     start = b""
-    with get(
-        *(url, headers),
-        environ=environ,
-        trust=trust,
-        connect_s=_PROBE_STEP_S,
-        read_s=_PROBE_STEP_S,
-        within_s=PROBE_S,
-    ) as response:
+    with web.get(url, {"Accept-Encoding": "identity"}, within_s=PROBE_S) as response:
         if response.status_code != 200:
             raise UnreachableError(
                 f"{shown_url(url)} cannot be downloaded: the server responded with status {response.status_code}"
@@ -467,89 +585,3 @@ def _read_start(url: str, size: int, environ: Mapping[str, str], trust: ssl.SSLC
     if start.lstrip().startswith(b"<") or response.headers.get("content-type", "").startswith("text/html"):
         raise UnreachableError(f"{shown_url(url)} cannot be downloaded: a login page or a web filter answered instead")
     return start[:size]
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What a registry answered. The names of headers are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-# Requests a URL with headers. `authorization`, which may be empty, is sent to the host of the URL only, and not on a
-# redirect. An OSError means that the host does not answer.
-Ask = Callable[[str, Mapping[str, str], str], Answer]
-
-
-# As containerd: a larger index, manifest or config is no image.
-LIMIT_BYTES: Final = 8 * 2**20
-ANSWER_TIMEOUT_S: Final = 120.0
-PAUSES_S: Final = (1.0, 4.0)
-_TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-def ask_over_https(
-    environ: Mapping[str, str],
-    console: Console,
-    pause: Callable[[float], object] | None = None,
-    hosts: HostPolicy = ANY_HOST,
-    stop: threading.Event | None = None,
-) -> Ask:
-    """How a lookup asks registries. Also a redirect stays on `hosts`. Another thread sets `stop` to end them."""
-    ended = stop or threading.Event()
-
-    def ask(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
-        for wait in (*PAUSES_S, None):
-            try:
-                answer = _ask_once(url, headers, authorization, environ, hosts, ended)
-                reason = f"status {answer.status}"
-            except TransportError as error:
-                _check_cancelled(ended)
-                answer, reason = None, str(error)
-                if isinstance(error, UntrustedError):
-                    raise RefusedError(f"{shown_url(url)} could not be read: {reason}", hint=error.hint) from error
-                if isinstance(error, LastingError):
-                    raise ConnectionError(reason) from error
-            if answer is not None and (answer.status not in _TEMPORARY or wait is None):
-                return answer
-            if wait is None:
-                raise ConnectionError(reason)
-            console.say(f"{shown_url(url)}: {reason}; retrying in {wait:g} s")
-            (pause or ended.wait)(wait)
-            _check_cancelled(ended)
-        raise AssertionError("the last attempt has no pause")
-
-    return ask
-
-
-def _check_cancelled(ended: threading.Event) -> None:
-    if ended.is_set():
-        raise concurrent.futures.CancelledError
-
-
-def _ask_once(
-    url: str,
-    headers: Mapping[str, str],
-    authorization: str,
-    environ: Mapping[str, str],
-    hosts: HostPolicy,
-    stop: threading.Event,
-) -> Answer:
-    trust = find_authorities(environ, hosts.authorities)
-    with get(
-        *(url, headers),
-        environ=environ,
-        trust=trust,
-        hosts=hosts,
-        within_s=ANSWER_TIMEOUT_S,
-        authorization=authorization,
-        stop=stop,
-    ) as response:
-        body = bytearray()
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > LIMIT_BYTES:
-                raise VerificationError(f"{shown_url(url)} is larger than {LIMIT_BYTES // 2**20} MiB")
-        return Answer(response.status_code, {key.lower(): text for key, text in response.headers.items()}, bytes(body))

@@ -10,7 +10,6 @@ import datetime
 import functools
 import hashlib
 import shlex
-import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,7 +29,7 @@ from imagegen.fetch.drift import (
     rollbacks,
     verify_contents,
 )
-from imagegen.fetch.http import ask_over_https
+from imagegen.fetch.http import Web
 from imagegen.fetch.lock import Lock, StoredLock, lock_bytes, read_stored_lock
 from imagegen.fetch.lookup import (
     KEEP,
@@ -261,7 +260,7 @@ def _look_up(
     }
     artifacts |= _lock_tarballs(mirrored, images, mirror, old, sources, refresh)
     ca_hosts = {}
-    if sources.hosts.authorities:
+    if sources.web.hosts.authorities:
         known = old.ca_hosts if old and refresh.names is not None else {}
         ca_hosts = find_ca_hosts({name: one.url for name, one in artifacts.items()}, known, sources)
     if old and len(targets) < len(targets[0].loaded.specs):
@@ -295,14 +294,12 @@ def _lock_tarballs(
 
 
 def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse) -> Sources:
-    hosts, stop = targets[0].hosts, threading.Event()
+    web = Web(environ=run.environ, console=console, hosts=targets[0].hosts)
     return Sources(
-        environ=run.environ,
-        cache=open_cache(run, console),
-        ask=ask_over_https(run.environ, console, hosts=hosts, stop=stop),
-        stop=stop,
+        web=web,
         console=console,
-        hosts=hosts,
+        cache=open_cache(run, console),
+        ask=web.ask,
         private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),

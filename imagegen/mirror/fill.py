@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.lines import counted
 from imagegen.base.parallel import results_of, run_all
-from imagegen.fetch.http import ask_over_https
+from imagegen.fetch.http import Web
 from imagegen.fetch.locking import open_cache
 from imagegen.fetch.request import ArtifactRequest, shown_url
 from imagegen.mirror.images import RESUME_HINT, ImageCopier, Origin, Place, Source, WantedImage
@@ -255,10 +255,11 @@ def fill_mirror(
     images: dict[str, WantedImage] = {}
     stop = threading.Event()
     for target, lock in targets:
+        web = Web(environ=run.environ, console=console, hosts=target.hosts, stop=stop)
         origin = Origin(
             private=target.private_hosts(run),
-            hosts=target.hosts,
-            ask=ask_over_https(run.environ, console, hosts=target.hosts, stop=stop),
+            web=web,
+            ask=web.ask,
             registry_credentials=functools.partial(target.registry_credentials, run),
         )
         requests = artifact_requests(target.steps)
@@ -269,7 +270,7 @@ def fill_mirror(
             images.setdefault(wanted.key, wanted)
     cache = open_cache(run, console)
     with cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
-        source = Source(cache, parts, run.environ, console, stop)
+        source = Source(cache, parts, console, stop)
         return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)
 
 

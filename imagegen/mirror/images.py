@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.base.errors import ImagegenError, RefusedError, VerificationError
-from imagegen.base.hosts import HostPolicy
 from imagegen.base.parallel import results_of, run_all
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.credentials import Address, PrivateHosts, with_credentials
-from imagegen.fetch.download import LIMIT_BYTES, Download, StatusError, check_digest, writing
+from imagegen.fetch.download import LIMIT_BYTES, Download, StatusError, writing
+from imagegen.fetch.http import Web
 from imagegen.fetch.request import shown_url
 from imagegen.oci.names import Index, IndexedImage, IndexedTarball, blob_path, image_folder, image_key, tarball_path
 from imagegen.oci.registry import ImageMirror, NotThereError, RegistryClient, clients_for
@@ -39,7 +39,7 @@ class Origin:
     """How the files of one config are downloaded."""
 
     private: PrivateHosts
-    hosts: HostPolicy
+    web: Web
     ask: Ask
     """Asks registries."""
     registry_credentials: Callable[[], Mapping[str, str]]
@@ -70,7 +70,6 @@ class Source:
 
     cache: Cache
     parts: Path
-    environ: Mapping[str, str]
     console: Console
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
 
@@ -80,7 +79,8 @@ class Source:
         with contextlib.ExitStack() as held:
             file = held.enter_context(self.cache.use(sha256))
             if file is None:
-                part = self._download(place, sha256)
+                download = Download(web=place.origin.web, url=place.url, key=place.key, address=place.address)
+                _, part = download.save(self.parts, sha256)
                 file = held.enter_context(self.cache.add(part, sha256))
             if file.stat().st_size != size:
                 raise VerificationError(
@@ -88,26 +88,6 @@ class Source:
                     hint="the digest is right, so the expected size is wrong: look it up again with `imagegen lock`",
                 )
             yield file
-
-    def _download(self, place: Place, sha256: str) -> Path:
-        part = self.parts / secrets.token_hex(16)
-        download = Download(
-            url=place.url,
-            environ=self.environ,
-            console=self.console,
-            hosts=place.origin.hosts,
-            key=place.key,
-            address=place.address,
-            stop=self.stop,
-        )
-        try:
-            with writing(part), part.open("x+b") as file:
-                fetched = download.fill(file)
-            check_digest(place.url, fetched.sha256, sha256)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        return part
 
 
 RESUME_HINT: Final = "finished copies are kept: run it again"

@@ -13,7 +13,7 @@ import pytest
 import imagegen.providers.aws.provider as aws
 from imagegen import pipeline
 from imagegen.base.errors import RefusedError, ToolError
-from imagegen.fetch import locking, lookup
+from imagegen.fetch import http, locking, lookup
 from imagegen.fetch.download import Download, Fetched, UnchangedError, Version
 from imagegen.fetch.http import Answer
 from imagegen.fetch.request import host_of
@@ -95,7 +95,7 @@ def web(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1794960000")
     # A function becomes a method of the download; a method would be given only the file.
     monkeypatch.setattr(Download, "fill", lambda download, file: found.fill(download, file))
-    monkeypatch.setattr(locking, "ask_over_https", lambda *_, **__: found.ask)
+    monkeypatch.setattr(http.Web, "ask", lambda _, *asked: found.ask(*asked))
     answer(monkeypatch, aws, look_up_base=found.look_up_base, quick_checks=lambda *_: [])
     return found
 

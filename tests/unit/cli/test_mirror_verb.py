@@ -11,9 +11,8 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from imagegen.fetch.download import Download, Fetched, Version
-from imagegen.fetch.http import Answer
+from imagegen.fetch.http import Answer, Web
 from imagegen.fetch.lock import lock_bytes
-from imagegen.mirror import fill as filling
 from imagegen.mirror import images
 from imagegen.pipeline import prepare_target
 from imagegen.plan.context import artifact_requests
@@ -57,7 +56,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         return registries.ask(url, headers, authorization)
 
     monkeypatch.setattr(Download, "fill", fill)
-    monkeypatch.setattr(filling, "ask_over_https", lambda *_, **__: ask)
+    monkeypatch.setattr(Web, "ask", lambda _, *asked: ask(*asked))
     monkeypatch.setenv("IMAGEGEN_CACHE_DIR", str(tmp_path / "cache"))
     return file
 

@@ -20,7 +20,7 @@ HOSTS = ["artifacts..corp.example", f"{'a' * 64}.example", "xn--a.example", "a.e
 
 def _ask(url: str, environ: dict[str, str], hosts: HostPolicy = ANY_HOST) -> str:
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with pytest.raises(ConfigError) as refused, http.get(url, {}, environ=environ, trust=trust, hosts=hosts):
+    with pytest.raises(ConfigError) as refused, http.Web(environ=environ, hosts=hosts).get(url, {}, trust=trust):
         pass
     return str(refused.value)
 
@@ -60,7 +60,7 @@ def _unresolved(code: int, monkeypatch: pytest.MonkeyPatch) -> type[http.Transpo
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with pytest.raises(http.TransportError) as failed, http.get(GOOD, {}, environ={}, trust=trust):
+    with pytest.raises(http.TransportError) as failed, http.Web(environ={}).get(GOOD, {}, trust=trust):
         pass
     return type(failed.value)
 
@@ -89,7 +89,7 @@ def test_all_redirects_together_have_one_time(monkeypatch: pytest.MonkeyPatch) -
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with (
         pytest.raises(http.LastingError, match=r"^no response within 60 s$"),
-        http.get(GOOD, {}, environ={}, trust=trust),
+        http.Web(environ={}).get(GOOD, {}, trust=trust),
     ):
         pass
     assert len(asked) == 2

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.base.errors import RefusedError, VerificationError
-from imagegen.base.hosts import ANY_HOST
 from imagegen.fetch.credentials import PrivateHosts
 from imagegen.fetch.download import StatusError
-from imagegen.fetch.http import Answer
+from imagegen.fetch.http import Answer, Web
 from imagegen.mirror import images
 from imagegen.mirror.fill import fill
 from imagegen.mirror.images import ImageCopier, Origin, WantedImage
@@ -43,7 +42,7 @@ def _never(*_: object) -> dict[str, str]:
 
 
 def _origin(ask: Ask, credentials: Mapping[str, str]) -> Origin:
-    return Origin(PrivateHosts({}, {}, _never), ANY_HOST, ask, lambda: credentials)
+    return Origin(PrivateHosts({}, {}, _never), Web(environ={}), ask, lambda: credentials)
 
 
 def _wanted(name: str = APP, *, mirrors: tuple[str, ...] = (), auth: str = "") -> WantedImage:
