@@ -54,6 +54,10 @@ class Product:
     """The public address of the folder with its files, if it has several."""
     file_overrides: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The overrides of single files of the folder, by the files' paths."""
+    default: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The config's key of its version, and the version if the config leaves it out."""
+    range: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The first Kubernetes minor with which it works, and the first version that has no program."""
     digest: DigestForm | None = None
     release_days: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The table and its rows with the days of releases, if there are any."""
@@ -106,7 +110,9 @@ def find_signing(override: str) -> Signing | None:
 def _product(name: str, row: JsonObject) -> Product:
     digest, signature = row["digest"], row.get("signature")
     given = {key: row[key] for key in ("override", "purl", "supplier", "licence")}
-    optional = {key: row[key] for key in ("url", "base", "file_overrides", "release_days") if key in row}
+    optional = {
+        key: row[key] for key in ("url", "base", "file_overrides", "default", "range", "release_days") if key in row
+    }
     return Product(
         name=name,
         digest=DigestForm(digest["address"], digest["form"], digest["since"]) if digest["address"] else None,

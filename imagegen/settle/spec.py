@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 
 from imagegen.catalog.docker import find_client, least_api
 from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, table
+from imagegen.catalog.products import find_products
 from imagegen.settle.facts import (
     AgentConfig,
     CredentialProviderApi,
@@ -132,7 +133,7 @@ def settle(
         *settle_folders(config),
         *settle_network(config),
         *settle_kube_proxy(config),
-        *_csi_proxy(config),
+        *_default_versions(config),
         _wins(config),
         *_gmsa(config, settings.provider),
         *_ssh(config),
@@ -283,12 +284,13 @@ def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield fact("docker_least_api", api, origin)
 
 
-def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
-    if config.csi_proxy is not None:
-        rows = table("csi-proxy")["published"]
-        version = next(version for version, row in rows.items() if row["default"])
-        origin = find_origin("csi-proxy", version, rows[version]["source"])
-        yield CatalogueValue(("csi_proxy", "version"), version, origin)
+def _default_versions(config: ImageConfig) -> Iterator[CatalogueValue]:
+    """The versions of the products of optional sections, where the row of the product has the default."""
+    for product in find_products():
+        section, _, key = product.default.get("key", "").partition(".")
+        if section and getattr(config, section) is not None:
+            origin = find_origin("products", product.name, product.default["source"])
+            yield CatalogueValue((section, key), product.default["version"], origin)
 
 
 def _wins(config: ImageConfig) -> CatalogueValue:

@@ -81,6 +81,20 @@ def applies(step: Step, context: Mapping[str, object]) -> bool:
         ) from None
 
 
+def rotated_logs(step: Step, context: Mapping[str, object]) -> list[str]:
+    """The logs of the step that a task of the image must keep small."""
+    if not step.meta.rotates:
+        return []
+    visible, problems = _visible(step, context), list[Problem]()
+    found = []
+    for index, path in enumerate(step.meta.rotates):
+        with _adding_to(problems, step.described, ("rotates", index)):
+            found.append(render_text(path, visible))
+    if problems:
+        raise ConfigError(f"step {step.name} cannot be used", problems=problems)
+    return [path for path in found if path]
+
+
 def evaluate_step(
     step: Step,
     context: Mapping[str, object],

@@ -4,6 +4,7 @@ Reads the folders of steps, nothing else."""
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -19,6 +20,7 @@ from imagegen.steps.resource import Name, Strict
 
 PARTS = ("meta/step.yml", "resources.yml")
 _PATH = ("steps_path",)
+_IN_LAYOUT = re.compile(r"\{\{ paths\.(\w+) \}\}\\([^{}]+)")
 # Part of the tag `<component>_version`.
 ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
@@ -140,6 +142,8 @@ class StepMeta(Strict):
     reads: list[str]
     timeout_s: Annotated[int, pydantic.Field(ge=10, le=14400)]
     artifacts: dict[Name, ArtifactMeta] = {}
+    rotates: list[str] = []
+    """The logs that nobody keeps small: templates of their paths. An empty one is none."""
     options: dict[ComponentName, OptionMeta] = {}
 
 
@@ -163,6 +167,15 @@ class Step:
     def resources(self) -> Document:
         """resources.yml."""
         return read_yaml(self.folder / "resources.yml", f"{self.shown_as}/resources.yml")
+
+    @functools.cached_property
+    def own_files(self) -> list[tuple[str, str]]:
+        """The files that it declares in folders of the layout: the name of the folder, and the path in it."""
+        entries = [item for entry in self.resources.data for item in entry.items() if isinstance(item[1], dict)]
+        places = [str(fields.get("path")) for kind, fields in entries if kind in ("file", "extract")]
+        for fields in (fields for kind, fields in entries if kind == "archive"):
+            places += [f"{fields.get('into')}\\{path}".replace("/", "\\") for path in fields.get("expect", ())]
+        return [(found[1], found[2]) for found in map(_IN_LAYOUT.fullmatch, places) if found]
 
     @functools.cached_property
     def releases(self) -> Document | None:

@@ -90,12 +90,6 @@ def test_a_recorded_folder_says_which_files_there_are() -> None:
     assert not is_in_recorded_folder(STEP, request("sdn", "242fb0c", "a.ps1"))
 
 
-def test_docs_list_what_is_unconfirmed() -> None:
-    rows = re.findall(r"^\| `([a-z-]+(?: [0-9.]+)?)` \| ([^|]+) \|$", DOCS.read_text(), re.MULTILINE)
-    assert dict(rows) == {name: row.unconfirmed for name, row in ROWS.items() if row.unconfirmed is not None}
-    assert len(rows) == len(dict(rows))
-
-
 def test_the_example_of_the_docs_is_a_record(tmp_path: Path) -> None:
     (text,) = re.findall(r"```yaml\n(archives:.*?)```", DOCS.read_text(), re.DOTALL)
     (tmp_path / "releases.yml").write_text(text)

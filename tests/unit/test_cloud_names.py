@@ -30,7 +30,6 @@ NAMED = {
     "imagegen/authenticode/presets.json": [_ARCHIVE],
     # The only public archive of csi-proxy, for nodes on every cloud, and where its address was read.
     "imagegen/catalog/products.json": [_ARCHIVE, "Azure/AgentBaker"],
-    "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
 }
 
 
