@@ -11,7 +11,7 @@ import pytest
 
 from imagegen.base import contents
 from imagegen.catalog.facts import numbers, table
-from imagegen.catalog.products import find_product, find_products
+from imagegen.catalog.products import Product, find_product, find_products
 from imagegen.config.model import ImageConfig
 from imagegen.config.yaml import Document, read_yaml
 from imagegen.fetch.request import ArtifactRequest
@@ -29,6 +29,7 @@ from imagegen.steps.model import load_steps
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 STEP = STEPS["containerd"]
+MISSING = Product("", "", "", "", "")
 DOCS = Path(__file__).parents[2] / "docs" / "rehearsal.md"
 ROWS: dict[str, AnyRelease] = {
     f"{product.name} {row.since or ''}".strip(): row
@@ -128,6 +129,47 @@ def test_all_that_the_shipped_steps_download_is_recorded() -> None:
     for kubernetes, containerd, cloudbase_init in itertools.zip_longest(minors, lines, versions):
         newest = (kubernetes or minors[-1], containerd or lines[-1], cloudbase_init or versions[-1])
         assert _unrecorded(*newest) == [], newest
+
+
+@pytest.mark.parametrize(
+    ("provider", "asked"),
+    [
+        ("aws", {}),
+        ("aws", {"ssh": {"source": "zip"}, "csi_proxy": {}, "debug_tools": True, "kube_proxy": "service"}),
+        ("aws", {"cni": {"plugin": "flannel"}, "kubernetes": {"version": "1.36.4", "service_manager": "nssm"}}),
+        ("aws", {"cni": {"plugin": "calico", "mode": "vxlan"}}),
+        ("aws", {"cni": {"plugin": "win-overlay"}, "kubernetes": {"version": "1.36.4", "source": "node-tarball"}}),
+        ("aws", {"kubernetes": {"version": "1.22.17", "source": "node-tarball"}, "wins": {"version": "0.4.11"}}),
+        ("aws", {"runtime": {"docker": {"version": "29.0.4", "cri_dockerd": "0.3.13"}}}),
+        ("azure", {"gmsa": {}, "cni": {"plugin": "azure", "version": "1.6.21"}}),
+    ],
+    ids=str,
+)
+def test_a_release_has_what_the_steps_take_of_it(provider: str, asked: dict[str, Any]) -> None:
+    base: dict[str, Any] = {
+        "name": "example",
+        "windows": {"release": "2022"},
+        "kubernetes": {"version": "1.36.4"},
+        "runtime": {"containerd": {"version": "2.3.4"}},
+        "targets": {
+            "aws": {"region": "us-east-1"},
+            "azure": {"location": "eastus2", "gallery": {"resource_group": "a", "name": "b", "definition": "c"}},
+        },
+    }
+    spec = settle(ImageConfig.model_validate({**base, **asked}), Document("config.yaml", {}, {}), provider)
+    for step in evaluate_steps(spec, STEPS):
+        for draft in step.drafts:
+            request = step.requests.get(str(draft.fields.get("artifact")))
+            if request is None or not (find_product(request.product) or MISSING).contents:
+                continue
+            published = find_published(step.step, request)
+            assert published is not None
+            members = [path.removeprefix("./") for path in published.release.members]
+            if draft.kind == "extract":
+                assert draft.fields["member"] in members
+            depth = int(draft.fields.get("strip", 0))
+            names = {"/".join(path.split("/")[depth:]) for path in members}
+            assert {str(path).replace("\\", "/") for path in draft.fields.get("expect", ())} <= names
 
 
 def test_each_product_is_downloaded_by_a_step() -> None:

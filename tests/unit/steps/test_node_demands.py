@@ -407,21 +407,6 @@ def test_csi_proxy_is_a_service_with_a_closed_log() -> None:
     assert rf"104857600 5 {folder}\csi-proxy.log".encode() in kubernetes.texts["files/kubernetes/rotated-logs.txt"]
 
 
-@pytest.mark.parametrize("version", ["1.1.2-hotfix.20230807", "1.3.0"])
-def test_csi_proxy_comes_from_its_archive(version: str) -> None:
-    own = "https://artifacts.example.com/csi-proxy.tgz"
-    public = f"https://packages.aks.azure.com/csi-proxy/v{version}/binaries/csi-proxy-v{version}.tar.gz"
-    for overrides, url in (({}, public), ({"csi_proxy_url": own}, own)):
-        steps = evaluated("1.36.4", "2.3.4", csi_proxy={"version": version}, overrides=overrides)
-        (step,) = [step for step in steps if step.step.name == "csi-proxy"]
-        request = step.requests["csi-proxy"]
-        assert (request.url, request.form) == (url, "archive")
-        assert step.components == (("csi_proxy", version),)
-        published = find_published(step.step, request)
-        assert published is not None
-        assert "bin/csi-proxy.exe" in published.release.members
-
-
 def test_the_service_manager_is_patient_at_first_boot() -> None:
     key = r"HKLM:\SYSTEM\CurrentControlSet\Control"
     assert ("registry", {"key": key, "name": "ServicesPipeTimeout", "type": "DWord", "data": 120000}) in resources()
