@@ -32,9 +32,8 @@ from imagegen.fetch.locking import check_complete, look_up, read_stored_lock_for
 from imagegen.fetch.policy import download_credentials, host_policy
 from imagegen.fetch.request import ArtifactRequest
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
-from imagegen.oci.image_lookup import ImageRequest
-from imagegen.oci.image_mirror import tarball_requests
-from imagegen.oci.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.oci.names import ImageRequest
+from imagegen.oci.registry import builder_variable, read_credentials, secret_forms, tarball_requests
 from imagegen.plan.context import artifact_requests, credential_variables, evaluate_steps, image_requests
 from imagegen.plan.loading import Loaded, reject_unimplemented
 from imagegen.plan.model import BuildPlan

@@ -23,11 +23,12 @@ from imagegen import pipeline
 from imagegen.base import contents
 from imagegen.base.contents import SHIPPED, Contents
 from imagegen.config import yaml
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import Lock, LockedArtifact, LockedBase
 from imagegen.inspect.archive import find_type, read_members
-from imagegen.oci.image_lookup import Answer, LockedImage, look_up_image
-from imagegen.oci.image_mirror import ImageMirror, tarball_requests
-from imagegen.oci.image_tarball import read_image_tarball
+from imagegen.oci.names import LockedImage
+from imagegen.oci.registry import ImageMirror, look_up_image, tarball_requests
+from imagegen.oci.tarball import read_image_tarball
 from imagegen.plan import context, loading
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider

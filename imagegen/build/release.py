@@ -23,8 +23,8 @@ from imagegen.base.files import replace_folder
 from imagegen.build import environment
 from imagegen.build.process import Completed, ProgramRunner, ProgramStreamer
 from imagegen.build.toolchain import PACKER, NeededPlugin
-from imagegen.fetch.connection import UnreachableError, read_starts
 from imagegen.fetch.download import fetch
+from imagegen.fetch.http import UnreachableError, Web, read_starts
 
 HOST: Final = "releases.hashicorp.com"
 FINGERPRINT: Final = "C874011F0AB405110D02105534365D9472D7468F"
@@ -92,7 +92,7 @@ class OfficialReleases:
         with tempfile.TemporaryDirectory(prefix=".building-", dir=binary.parents[1]) as temporary:
             zipped, unpacked = Path(temporary, "packer.zip"), Path(temporary, "out", binary.name)
             try:
-                fetch(urls[-1], zipped, environ=environ, console=console, expected_sha256=digest)
+                fetch(urls[-1], zipped, Web(environ=environ, console=console), expected_sha256=digest)
             except (ConfigError, RefusedError) as error:
                 raise UnreachableError(error.message) from error
             unpack(zipped, unpacked)

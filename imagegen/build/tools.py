@@ -28,7 +28,7 @@ from imagegen.build.folders import locked
 from imagegen.build.process import ProgramRunner, ProgramStreamer
 from imagegen.build.release import OfficialReleases, ToolContext, install_released
 from imagegen.build.toolchain import LOWEST_PACKER, NeededPlugin, Plugin, Toolchain
-from imagegen.fetch.connection import UnreachableError
+from imagegen.fetch.http import UnreachableError
 
 # Enough for a slow machine to download or build Packer and its plugins one after another.
 _LOCK_WAIT_S: Final = 3600

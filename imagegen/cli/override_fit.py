@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.catalog.facts import table
-from imagegen.fetch.base_url import is_archive
+from imagegen.fetch.request import is_archive
 from imagegen.inspect.members import is_program
 from imagegen.plan import loading
 

@@ -19,7 +19,7 @@ from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.fetch.request import host_of, place_of, shown_url
 
 if TYPE_CHECKING:
-    from imagegen.oci.image_lookup import Answer, Ask
+    from imagegen.fetch.http import Answer, Ask
 
 # For each host, or path on one, the way to sign in by the keys of the config: names of environment variables, or that
 # of a cloud.

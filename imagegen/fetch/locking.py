@@ -10,7 +10,6 @@ import datetime
 import functools
 import hashlib
 import shlex
-import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,24 +18,30 @@ from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.base.files import swap_file
 from imagegen.base.lines import counted
 from imagegen.build.tools import cache_folder
-from imagegen.fetch.ca_hosts import find_ca_hosts
 from imagegen.fetch.cache import Cache, find_folder, size_limit
-from imagegen.fetch.content_check import verify_contents
 from imagegen.fetch.credentials import with_credentials
-from imagegen.fetch.drift import Change, changed_digests, compare_locks, moved_redirects, rollbacks
+from imagegen.fetch.drift import (
+    Change,
+    changed_digests,
+    check_quarantine,
+    compare_locks,
+    moved_redirects,
+    rollbacks,
+    verify_contents,
+)
+from imagegen.fetch.http import Web
 from imagegen.fetch.lock import Lock, StoredLock, lock_bytes, read_stored_lock
 from imagegen.fetch.lookup import (
     KEEP,
     Refresh,
     Sources,
+    find_ca_hosts,
     find_unlocked_images,
     lock_artifacts,
     lock_images,
     verify_signatures,
 )
-from imagegen.fetch.quarantine import check_quarantine
-from imagegen.oci.image_mirror import ImageMirror, reject_other_images, tarball_name, tarball_requests
-from imagegen.oci.registry import ask_over_https
+from imagegen.oci.registry import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
 from imagegen.settle.target_keys import errors_of
@@ -52,7 +57,7 @@ if TYPE_CHECKING:
     from imagegen.base.console import Console
     from imagegen.fetch.lock import LockedArtifact, LockedBase
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.oci.image_lookup import ImageRequest, LockedImage
+    from imagegen.oci.names import ImageRequest, LockedImage
     from imagegen.pipeline import PreparedTarget
     from imagegen.providers import RunFacts
     from imagegen.trust.signature_request import TrustSources
@@ -255,7 +260,7 @@ def _look_up(
     }
     artifacts |= _lock_tarballs(mirrored, images, mirror, old, sources, refresh)
     ca_hosts = {}
-    if sources.hosts.authorities:
+    if sources.web.hosts.authorities:
         known = old.ca_hosts if old and refresh.names is not None else {}
         ca_hosts = find_ca_hosts({name: one.url for name, one in artifacts.items()}, known, sources)
     if old and len(targets) < len(targets[0].loaded.specs):
@@ -289,14 +294,12 @@ def _lock_tarballs(
 
 
 def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse) -> Sources:
-    hosts, stop = targets[0].hosts, threading.Event()
+    web = Web(environ=run.environ, console=console, hosts=targets[0].hosts)
     return Sources(
-        environ=run.environ,
-        cache=open_cache(run, console),
-        ask=ask_over_https(run.environ, console, hosts=hosts, stop=stop),
-        stop=stop,
+        web=web,
         console=console,
-        hosts=hosts,
+        cache=open_cache(run, console),
+        ask=web.ask,
         private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),

@@ -1,32 +1,27 @@
 """The package URLs (https://github.com/package-url/purl-spec) of what an image is made of. Pure.
 
-The catalogue knows public releases by their addresses. An artifact from any other address is a generic package, named
-with its address and digest: its bytes are those of whoever put them there.
+The manifest says which product of the catalogue an artifact is. An artifact that is none, or that came from another
+address, is a generic package, named with its address and digest: its bytes are those of whoever put them there.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from packageurl import PackageURL
 
-from imagegen.catalog.facts import table
+from imagegen.catalog.products import find_product
 from imagegen.fetch.lock import LockedBase
 from imagegen.record.manifest import RecordedArtifact
 from imagegen.steps.image_name import ImageName
 
 _SCHEME: Final = "https://"
-# No slash: a version is one part of an address.
-_VERSION: Final = r"(?P<version>[0-9A-Za-z][0-9A-Za-z._+-]*)"
 
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """The release that an artifact is, as its address says."""
+    """The release that an artifact is."""
 
     version: str
     purl: str
@@ -34,23 +29,12 @@ class Release:
     licence: str
 
 
-@functools.cache
-def _addresses() -> list[tuple[re.Pattern[str], Mapping[str, Any]]]:
-    return [
-        (re.compile(re.escape(address).replace(re.escape("{version}"), _VERSION, 1)), row)
-        for row in table("products")["products"].values()
-        for address in row["releases"]
-    ]
-
-
 def find_release(artifact: RecordedArtifact) -> Release | None:
-    """The release that the catalogue knows by the public URL of an artifact. None if it knows none."""
-    address = (artifact.release or artifact.url).removeprefix(_SCHEME)
-    for pattern, row in _addresses():
-        if match := pattern.match(address):
-            version = match["version"]
-            return Release(version, row["purl"].replace("{version}", version), row["supplier"], row["licence"])
-    return None
+    """The release of the product that the manifest names. None if it names none that the catalogue has."""
+    product, version = find_product(artifact.product or ""), artifact.version
+    if product is None or version is None:
+        return None
+    return Release(version, product.purl.replace("{version}", version), product.supplier, product.licence)
 
 
 def is_public(artifact: RecordedArtifact) -> bool:

@@ -149,12 +149,15 @@ def record_artifacts(
     """The artifacts of an image, with the release that each is and the signatures that the lock has."""
     recorded = {}
     for name, file in plan.image.artifacts.items():
-        url, release = shown_url(plan.build.downloads[name]), shown_url(requests[name].published)
+        request, url = requests[name], shown_url(plan.build.downloads[name])
+        release = shown_url(request.published)
         signed = lock.artifacts[name].signed or {}
         recorded[name] = RecordedArtifact(
             url=url,
             sha256=file.sha256,
             size=file.size,
+            product=request.product or None,
+            version=request.version if request.product else None,
             release=release if release != url else None,
             signed={
                 path: RecordedSignature(signer=one.signer, thumbprint=one.thumbprint, timestamp=one.timestamp)

@@ -55,7 +55,7 @@ LABEL = "rehearsal=true"
 _SCRATCH = "imagegen-rehearsal-"
 _NOT_CHECKED = (
     "that the PowerShell scripts do the same on Windows as the model machine",
-    "that the published artifacts have the contents that `imagegen catalog releases` lists: stand-ins were used",
+    "that the published artifacts have the contents that `imagegen catalog products` lists: stand-ins were used",
     "sysprep and {agents}, of which the model machine knows what is recorded",
     "{boot}",
     "the permissions, quotas and networks of the account",

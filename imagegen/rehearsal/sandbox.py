@@ -19,7 +19,7 @@ from imagegen.base.errors import VerificationError
 from imagegen.fetch.cache import FOLDER_VARIABLE
 from imagegen.fetch.credentials import SIGN_IN
 from imagegen.fetch.request import place_of
-from imagegen.oci.registry_credentials import read_credentials
+from imagegen.oci.registry import read_credentials
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest

@@ -12,7 +12,7 @@ import pydantic
 from imagegen.base.hosts import HostPolicy
 from imagegen.config.artifact_policy import PinnedUrl, is_url
 from imagegen.config.yaml import YamlPath
-from imagegen.fetch.base_url import NAME, VERSION, find_faults, find_form, is_archive
+from imagegen.fetch.request import NAME, VERSION, find_faults, find_form, is_archive
 from imagegen.rules.rule import ERROR, Finding, RuleInput, rule, simple_rule
 from imagegen.steps.image_name import ImageName
 

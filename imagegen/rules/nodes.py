@@ -373,8 +373,10 @@ def same_place_twice(given: RuleInput) -> Iterator[Finding]:
     ]
     # imagegen's own files in folders that may have other files.
     folders = {**paths(), "kubernetes": given.config.kubernetes.install_path}
-    own_files = table("layout")["own_files"].items()
-    seen = {f"{folders[name]}\\{file}".lower() for name, files in own_files for file in files}
+    own = [(name, file) for name, files in table("layout")["own_files"].items() for file in files]
+    if places:
+        own += [item for step in given.steps().values() for item in step.own_files]
+    seen = {f"{folders[name]}\\{file}".lower() for name, file in own if name in folders}
     for path, place in places:
         if place.lower() in seen:
             yield Finding(path, f"another program already has the path {place}", "choose another path")

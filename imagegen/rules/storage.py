@@ -2,29 +2,26 @@
 
 from collections.abc import Iterator
 
-from imagegen.catalog.facts import minor, numbers, table
+from imagegen.catalog.facts import minor, numbers
+from imagegen.catalog.products import find_product
 from imagegen.rules.nodes import find_lack_of_host_process
 from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 
 @rule("csi-proxy-known", ERROR, "csi-proxy must have a program, and an address where it is published")
 def csi_proxy_known(given: RuleInput) -> Iterator[Finding]:
-    csi_proxy, facts = given.config.csi_proxy, table("csi-proxy")
+    csi_proxy, product = given.config.csi_proxy, find_product("csi-proxy")
     version = csi_proxy and csi_proxy.version
-    if not version:
+    if not version or product is None:
         return
-    path, known = ("csi_proxy", "version"), ", ".join(facts["published"])
-    if numbers(version) >= numbers(facts["before"]):
+    path, known, before = ("csi_proxy", "version"), product.default["version"], product.range["before"]
+    if numbers(version) >= numbers(before):
         yield Finding(
             path,
-            f"csi-proxy has no program from {facts['before']} on: it is a library of the storage drivers",
+            f"csi-proxy has no program from {before} on: it is a library of the storage drivers",
             f"choose an older version, or leave csi_proxy out. Version with a public archive: {known}",
         )
-    elif (
-        version not in facts["published"]
-        and "csi_proxy_url" not in given.config.overrides
-        and not given.config.artifacts.mirror
-    ):
+    elif version != known and "csi_proxy_url" not in given.config.overrides and not given.config.artifacts.mirror:
         yield Finding(
             path,
             f"imagegen knows no public archive of csi-proxy {version}",
@@ -34,7 +31,8 @@ def csi_proxy_known(given: RuleInput) -> Iterator[Finding]:
 
 @rule("csi-proxy-kubernetes", ERROR, "Kubernetes must support csi-proxy")
 def csi_proxy_kubernetes(given: RuleInput) -> Iterator[Finding]:
-    version, first = given.config.kubernetes.version, table("csi-proxy")["kubernetes"]
+    product, version = find_product("csi-proxy"), given.config.kubernetes.version
+    first = product.range["kubernetes"] if product else version
     if given.config.csi_proxy is not None and numbers(minor(version)) < numbers(first):
         yield Finding(
             ("csi_proxy",),

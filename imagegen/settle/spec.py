@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 
 from imagegen.catalog.docker import find_client, least_api
 from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, table
+from imagegen.catalog.products import find_products
 from imagegen.settle.facts import (
     AgentConfig,
     CredentialProviderApi,
@@ -132,7 +133,7 @@ def settle(
         *settle_folders(config),
         *settle_network(config),
         *settle_kube_proxy(config),
-        *_csi_proxy(config),
+        *_default_versions(config),
         _wins(config),
         *_gmsa(config, settings.provider),
         *_ssh(config),
@@ -283,12 +284,13 @@ def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield fact("docker_least_api", api, origin)
 
 
-def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
-    if config.csi_proxy is not None:
-        rows = table("csi-proxy")["published"]
-        version = next(version for version, row in rows.items() if row["default"])
-        origin = find_origin("csi-proxy", version, rows[version]["source"])
-        yield CatalogueValue(("csi_proxy", "version"), version, origin)
+def _default_versions(config: ImageConfig) -> Iterator[CatalogueValue]:
+    """The versions of the products of optional sections, where the row of the product has the default."""
+    for product in find_products():
+        section, _, key = product.default.get("key", "").partition(".")
+        if section and getattr(config, section) is not None:
+            origin = find_origin("products", product.name, product.default["source"])
+            yield CatalogueValue((section, key), product.default["version"], origin)
 
 
 def _wins(config: ImageConfig) -> CatalogueValue:
@@ -314,20 +316,19 @@ def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
         yield CatalogueValue(
             ("gmsa", "version"), newest["newest"], find_origin("machines", "gmsa_plugin", newest["source"])
         )
-    address = row["address"] if row and config.gmsa else None
-    yield fact("gmsa_plugin", address, origin)
+    yield fact("gmsa_plugin", row["product"] if row and config.gmsa else None, origin)
 
 
 def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
-    facts, archive = table("openssh"), None
-    origin = find_origin("openssh", "tags", facts["source"]["archive"])
+    facts, tag = table("openssh"), None
+    origin = find_origin("openssh", "tags", "archives")
     if config.ssh is not None and config.ssh.source == "zip":
         yield CatalogueValue(("ssh", "version"), facts["default"], origin)
         version = config.ssh.version or facts["default"]
         # A rule requires an override for a version that is not known.
         tags = (row["tag"] for name, row in facts["tags"].items() if version in (name, name.partition("p")[0]))
-        archive = facts["archive"].format(tag=next(tags, f"v{version}"))
-    yield fact("ssh_archive", archive, origin)
+        tag = next(tags, f"v{version}")
+    yield fact("ssh_tag", tag, origin)
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:

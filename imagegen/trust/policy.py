@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.authenticode.model import SignerStrength
 from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.base.errors import WARNING
-from imagegen.catalog.facts import table
+from imagegen.catalog.products import Signing, find_signing
 from imagegen.config.artifact_policy import PinnedUrl, Signer, is_url
 from imagegen.fetch.lock import WHOLE_FILE, LockedArtifact
 from imagegen.inspect.members import file_name
@@ -101,8 +101,8 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
         signers=(_rule(own),) if own is not None else general,
         key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY if general else _SECTION,
         override=artifact.key,
-        published=str(row["what"]) if row and _is_unsigned(artifact.key) else "",
-        signed_by=str(row.get("by", "")) if row else "",
+        published=row.what if row and not row.signed else "",
+        signed_by=row.by if row else "",
         with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
         with_strength=_signer_strength(config) != SignerStrength(),
     )
@@ -123,15 +123,14 @@ def _rule(signer: str | Signer) -> SignerRule:
     return parse_signer(signer if isinstance(signer, str) else signer.given())
 
 
-def _published_row(key: str) -> Mapping[str, Any] | None:
+def _published_row(key: str) -> Signing | None:
     """What is known of the signatures of an artifact where it is published. None: nobody knows."""
-    row: Mapping[str, Any] | None = table("signers")["published"].get(key.removeprefix(_OVERRIDES))
-    return row
+    return find_signing(key.removeprefix(_OVERRIDES))
 
 
 def _is_unsigned(key: str) -> bool:
     row = _published_row(key)
-    return row is not None and not row["signed"]
+    return row is not None and not row.signed
 
 
 def find_unsigned(requests: Iterable[ArtifactRequest]) -> list[str]:
@@ -187,9 +186,9 @@ def _why_refused(request: SignatureRequest) -> tuple[str, str] | None:
 
 
 def _hint_for_unsigned(request: SignatureRequest) -> str:
-    signed = (_published_row(request.override) or {}).get("by_microsoft")
+    row = _published_row(request.override)
     is_allowed = any(_may_match(rule, "Microsoft") for rule in request.signers)
-    copy = f'"{signed}"' if signed and is_allowed else "a signed copy"
+    copy = f'"{row.by_microsoft}"' if row and row.by_microsoft and is_allowed else "a signed copy"
     return f"set {request.override} to {copy}"
 
 

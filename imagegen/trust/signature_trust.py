@@ -14,6 +14,7 @@ from imagegen.authenticode.revocation import LARGEST_LIST, read_revocation_lists
 from imagegen.authenticode.trust import load_trust
 from imagegen.base.errors import ConfigError, VerificationError
 from imagegen.fetch.download import Download
+from imagegen.fetch.http import Web
 from imagegen.trust.signature_request import ROOTS_VARIABLE
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ _NAME: Final = "%Y-%m-%d %H:%M UTC"
 
 def download_crl(url: str, *, environ: Mapping[str, str], hosts: HostPolicy, console: Console) -> bytes:
     """A CRL from its URL, of a bounded size."""
-    download = Download(url=url, environ=environ, console=console, hosts=hosts, key=CRLS_KEY, limit=LARGEST_LIST)
+    web = Web(environ=environ, console=console, hosts=hosts)
+    download = Download(web=web, url=url, key=CRLS_KEY, limit=LARGEST_LIST)
     with tempfile.TemporaryFile() as file:
         download.fill(file)
         file.seek(0)

@@ -21,7 +21,7 @@ from imagegen.base.errors import ExitCode, ToolError, VerificationError
 from imagegen.build import release
 from imagegen.build.release import HOST, OfficialReleases
 from imagegen.build.tools import find_tools
-from imagegen.fetch.connection import UnreachableError, read_starts
+from imagegen.fetch.http import UnreachableError, read_starts
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 from imagegen.rehearsal.network.network import Network
 from tests.deadlines import HANG_S

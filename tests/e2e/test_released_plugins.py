@@ -16,7 +16,7 @@ from imagegen.base.errors import VerificationError
 from imagegen.build import process
 from imagegen.build.release import HOST, ToolContext, install_released, system_name
 from imagegen.build.tools import find_tools
-from imagegen.fetch.connection import UnreachableError
+from imagegen.fetch.http import UnreachableError
 from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.network.network import Network
 from tests.provider_answers import PLUGINS

@@ -22,10 +22,9 @@ import pytest
 
 from imagegen.base.errors import ExitCode
 from imagegen.cli.main import main
-from imagegen.fetch import locking
 from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.http import Answer, Web
 from imagegen.fetch.lock import lock_bytes
-from imagegen.oci.image_lookup import Answer
 from tests.golden_files import compare_golden
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def _serve(served: dict[str, str | dict[str, str]], monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Download, "fill", fill)
     # Nobody publishes digests there.
-    monkeypatch.setattr(locking, "ask_over_https", lambda *_, **__: lambda *_: Answer(404, {}, b""))
+    monkeypatch.setattr(Web, "ask", lambda *_: Answer(404, {}, b""))
 
 
 def _run(

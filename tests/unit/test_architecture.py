@@ -58,7 +58,7 @@ MONOPOLIES = {
     "ruamel": {"imagegen.config"},
     "fcntl": {"imagegen.leftovers.journal", "imagegen.build.supervisor", "imagegen.base.files"},
     "filelock": {"imagegen.build.folders"},
-    "httpx": {"imagegen.fetch", "imagegen.oci", "imagegen.rehearsal"},
+    "httpx": {"imagegen.fetch", "imagegen.rehearsal"},
     "asn1crypto": {"imagegen.authenticode"},
     "cryptography": {"imagegen.record.keys", "imagegen.authenticode", "imagegen.rehearsal"},
     "cyclonedx": {"imagegen.record.sbom"},
@@ -72,8 +72,7 @@ MONOPOLIES = {
 }
 # `validate`, `plan` and `render` must start fast (see `make bench`), and not every machine has Sequoia.
 LAZY = {
-    ("imagegen.fetch.authorities", "httpx"),
-    ("imagegen.fetch.connection", "httpx"),
+    ("imagegen.fetch.http", "httpx"),
     ("imagegen.build.progress", "imagegen.build.live_display"),
     *(("imagegen.base.console", name) for name in ("rich.console", "rich.progress", "rich.table")),
     ("imagegen.plan.loading", "imagegen.trust.root_files"),

@@ -22,7 +22,7 @@ from imagegen.build.process import Completed
 from imagegen.build.release import OfficialReleases
 from imagegen.build.toolchain import PACKER, Toolchain, tool_exports_text
 from imagegen.build.tools import cache_folder, find_tools, is_at_least, parse_plugins
-from imagegen.fetch.connection import UnreachableError
+from imagegen.fetch.http import UnreachableError
 from tests.deadlines import HANG_S
 from tests.provider_answers import PLUGINS
 

@@ -23,7 +23,7 @@ from pysequoia.packet import PacketPile
 from imagegen.base.console import Console
 from imagegen.build import release
 from imagegen.build.openpgp import SignatureError, read_certificate, verify
-from imagegen.fetch.connection import UnreachableError
+from imagegen.fetch.http import UnreachableError
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:

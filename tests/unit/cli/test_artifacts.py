@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from ruamel.yaml import YAML
@@ -170,7 +170,7 @@ def test_inspect_tells_what_is_no_archive(run: Run, tmp_path: Path, data: bytes,
 
 
 def test_inspect_never_shows_the_query_of_a_url(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(url: str, into: Path, **_: Any) -> Fetched:  # noqa: ANN401 - what is passed on to the network
+    def fetch(url: str, into: Path, _web: object) -> Fetched:
         assert url == "https://artifacts.example.com/kubelet.exe?sig=secret"
         into.write_bytes(VERSIONED)
         return Fetched(sha256(VERSIONED), len(VERSIONED))

@@ -16,10 +16,10 @@ from imagegen import pipeline
 from imagegen.base.console import Console
 from imagegen.base.errors import VerificationError
 from imagegen.cli.arguments import make_run_facts
-from imagegen.fetch import locking
+from imagegen.fetch import http, locking
 from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import Lock
-from imagegen.oci.image_lookup import Answer
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
@@ -73,7 +73,7 @@ def web(signed: tuple[dict[str, bytes], bytes], monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("IMAGEGEN_SIGNING_ROOTS", str(tmp_path / "roots.pem"))
     monkeypatch.setattr(Download, "fill", lambda download, file: found.fill(download, file))
-    monkeypatch.setattr(locking, "ask_over_https", lambda *_, **__: lambda *_: Answer(404, {}, b""))
+    monkeypatch.setattr(http.Web, "ask", lambda *_: Answer(404, {}, b""))
     answer(monkeypatch, aws, look_up_base=lambda _, request, __: looked_up("aws", request))
     return found
 

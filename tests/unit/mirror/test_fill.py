@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
-from imagegen.base.hosts import ANY_HOST
 from imagegen.fetch.credentials import PrivateHosts
+from imagegen.fetch.http import Web
 from imagegen.fetch.lock import LockedArtifact
 from imagegen.fetch.request import ArtifactRequest
 from imagegen.mirror.fill import Filled, WantedFile, fill, open_mirror
-from imagegen.mirror.source import Origin
+from imagegen.mirror.images import Origin
 from imagegen.providers import RunFacts
 from tests.unit.mirror.conftest import Given, Memory, sha
 
@@ -29,7 +29,7 @@ def _never(*_: object) -> dict[str, str]:
     raise AssertionError("nothing needs credentials")
 
 
-ORIGIN = Origin(PrivateHosts({}, {}, _never), ANY_HOST, _never, _never)  # type: ignore[arg-type]  # nobody asks
+ORIGIN = Origin(PrivateHosts({}, {}, _never), Web(environ={}), _never, _never)  # type: ignore[arg-type]  # nobody asks
 
 
 def wanted(url: str, data: bytes | None = None, *, published: str = "", own: bool = False) -> WantedFile:

@@ -11,8 +11,9 @@ import pytest
 
 from imagegen.base.errors import ConfigError
 from imagegen.base.hosts import HostPolicy
-from imagegen.oci.image_lookup import Answer, ImageRequest, look_up_image
-from imagegen.oci.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.fetch.http import Answer
+from imagegen.oci.names import ImageRequest
+from imagegen.oci.registry import builder_variable, look_up_image, read_credentials, secret_forms
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.steps.image_name import ImageName
 

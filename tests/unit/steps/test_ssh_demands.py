@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.releases import find_published
 from tests.unit.steps.test_node_demands import evaluated
 
 if TYPE_CHECKING:
@@ -62,20 +62,12 @@ def test_the_zip_comes_from_the_tag_of_its_version(version: str | None, tag: str
         request = step.requests["openssh"]
         assert (request.url, request.form) == (url, "archive")
         assert step.components == (("openssh", version or "10.0.0.0p2"),)
-        published = catalogued_releases().find(request.published)
+        published = find_published(step.step, request)
         assert published is not None
         (archive,) = [draft.fields for draft in step.drafts if draft.kind == "archive"]
         assert (archive["into"], archive["strip"]) == (PROGRAMS, 1)
         assert {f"OpenSSH-Win64/{name}" for name in archive["expect"]} <= set(published.release.members)
         assert "sshd.exe" in archive["expect"]
-
-
-def test_the_zip_has_a_service_of_its_own() -> None:
-    resources = found(ZIP)
-    assert resources[0] == ("directory", {"path": PROGRAMS})
-    ((_, service),) = [item for item in resources if item[0] == "service"]
-    assert (service["name"], service["command"]) == ("sshd", rf'"{PROGRAMS}\sshd.exe"')
-    assert (service["start"], service["recovery"]["restart_after_s"]) == ("automatic", 10)
 
 
 def test_the_zip_gets_its_source_of_events() -> None:
@@ -96,20 +88,6 @@ def test_sshd_is_not_started_in_the_build(asked: dict[str, Any]) -> None:
     assert (service["name"], service["start"], service.get("state")) == ("sshd", "automatic", None)
 
 
-@pytest.mark.parametrize("asked", [CAPABILITY, ZIP])
-def test_only_administrators_change_the_configuration(asked: dict[str, Any]) -> None:
-    """Closed before it has content. Everybody may read it and the public keys of the host."""
-    resources = found(asked)
-    entries = [
-        {"sid": "S-1-5-18", "rights": "full"},
-        {"sid": "S-1-5-32-544", "rights": "full"},
-        {"sid": "S-1-5-11", "rights": "read"},
-    ]
-    folder = resources.index(("directory", {"path": DATA}))
-    assert resources[folder + 1] == ("acl", {"path": DATA, "entries": entries})
-    assert resources[folder + 2][1]["path"] == rf"{DATA}\sshd_config"
-
-
 @pytest.mark.parametrize(("asked", "port"), [(CAPABILITY, 22), ({"port": 2222}, 2222), (ZIP, 22)])
 def test_sshd_reads_the_keys_that_cloudbase_init_writes(asked: dict[str, Any], port: int) -> None:
     """Also those of administrators, whose keys Windows' own configuration takes from another file (B11)."""
@@ -126,18 +104,3 @@ def test_sshd_reads_the_keys_that_cloudbase_init_writes(asked: dict[str, Any], p
         "AuthorizedKeysFile .ssh/authorized_keys",
         "Subsystem sftp sftp-server.exe",
     ]
-
-
-@pytest.mark.parametrize("port", [22, 2222])
-def test_the_port_is_open_in_every_network(port: int) -> None:
-    """Windows' own rule names port 22, and on some releases does not apply to public networks."""
-    ((_, rule),) = [item for item in found({"port": port}) if item[0] == "firewall"]
-    assert (rule["name"], rule["direction"], rule["action"]) == ("imagegen-ssh", "in", "allow")
-    assert (rule["protocol"], rule["port"]) == ("TCP", port)
-
-
-@pytest.mark.parametrize(("shell", "program"), [("powershell", POWERSHELL), ("cmd", r"C:\Windows\System32\cmd.exe")])
-def test_a_session_starts_the_shell_of_the_config(shell: str, program: str) -> None:
-    ((_, value),) = [item for item in found({"shell": shell}) if item[0] == "registry"]
-    key = r"HKLM:\SOFTWARE\OpenSSH"
-    assert value == {"key": key, "name": "DefaultShell", "type": "String", "data": program}

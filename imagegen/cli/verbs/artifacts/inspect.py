@@ -17,6 +17,7 @@ from imagegen.cli import arguments, options
 from imagegen.cli.inspection import inspection_json, inspection_lines, make_overrides
 from imagegen.cli.output import print_as
 from imagegen.fetch.download import fetch
+from imagegen.fetch.http import Web
 from imagegen.fetch.request import shown_url
 from imagegen.inspect.inspect import Inspection, check_file, inspect_file
 
@@ -73,7 +74,7 @@ def _inspect(source: str, trust: Trust, folder: Path, console: Console) -> Inspe
     file, name = Path(source), source
     if _is_url(source):
         file, name = folder / "artifact", shown_url(source)
-        fetch(source, file, environ=os.environ, console=console)
+        fetch(source, file, Web(environ=os.environ, console=console))
     check_file(file, name)
     with console.task(f"reading {name}", None):
         return inspect_file(file, name, trust, folder)

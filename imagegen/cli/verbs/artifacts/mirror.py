@@ -13,8 +13,7 @@ from imagegen.base.lines import counted
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
 from imagegen.fetch.locking import read_lock_for
-from imagegen.mirror.fill import find_storage
-from imagegen.mirror.from_locks import fill_mirror
+from imagegen.mirror.fill import fill_mirror, find_storage
 
 if TYPE_CHECKING:
     from imagegen.mirror.fill import Filled

@@ -12,7 +12,7 @@ import pytest
 
 from imagegen.base.errors import ConfigError
 from imagegen.base.hosts import ANY_HOST, HostPolicy
-from imagegen.fetch import connection
+from imagegen.fetch import http
 
 GOOD = "https://artifacts.example.com/a"
 HOSTS = ["artifacts..corp.example", f"{'a' * 64}.example", "xn--a.example", "a.example:99999", "[fd00::", ""]
@@ -20,7 +20,7 @@ HOSTS = ["artifacts..corp.example", f"{'a' * 64}.example", "xn--a.example", "a.e
 
 def _ask(url: str, environ: dict[str, str], hosts: HostPolicy = ANY_HOST) -> str:
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with pytest.raises(ConfigError) as refused, connection.get(url, {}, environ=environ, trust=trust, hosts=hosts):
+    with pytest.raises(ConfigError) as refused, http.Web(environ=environ, hosts=hosts).get(url, {}, trust=trust):
         pass
     return str(refused.value)
 
@@ -54,21 +54,21 @@ def test_a_host_that_must_not_be_asked(url: str, hosts: HostPolicy, says: str) -
     assert _ask(url, {}, hosts).startswith(says)
 
 
-def _unresolved(code: int, monkeypatch: pytest.MonkeyPatch) -> type[connection.TransportError]:
+def _unresolved(code: int, monkeypatch: pytest.MonkeyPatch) -> type[http.TransportError]:
     def fail(*_: object, **__: object) -> None:
         raise socket.gaierror(code, "no answer")
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with pytest.raises(connection.TransportError) as failed, connection.get(GOOD, {}, environ={}, trust=trust):
+    with pytest.raises(http.TransportError) as failed, http.Web(environ={}).get(GOOD, {}, trust=trust):
         pass
     return type(failed.value)
 
 
 def test_a_name_that_does_not_exist_is_told_from_a_resolver_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the second may have another answer later."""
-    assert _unresolved(socket.EAI_NONAME, monkeypatch) is connection.UnknownHostError
-    assert _unresolved(socket.EAI_AGAIN, monkeypatch) is connection.TransportError
+    assert _unresolved(socket.EAI_NONAME, monkeypatch) is http.UnknownHostError
+    assert _unresolved(socket.EAI_AGAIN, monkeypatch) is http.TransportError
 
 
 CLIENT = httpx.Client
@@ -80,23 +80,23 @@ def test_all_redirects_together_have_one_time(monkeypatch: pytest.MonkeyPatch) -
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(str(request.url))
-        now[0] += connection.HEADERS_TIMEOUT_S / 2 + 1
+        now[0] += http.HEADERS_TIMEOUT_S / 2 + 1
         return httpx.Response(302, headers={"Location": f"https://next.example/{len(asked)}"})
 
     client = functools.partial(CLIENT, transport=httpx.MockTransport(answer))
     monkeypatch.setattr(httpx, "Client", lambda **_: client(trust_env=False))
-    monkeypatch.setattr(connection, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(http, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with (
-        pytest.raises(connection.LastingError, match=r"^no response within 60 s$"),
-        connection.get(GOOD, {}, environ={}, trust=trust),
+        pytest.raises(http.LastingError, match=r"^no response within 60 s$"),
+        http.Web(environ={}).get(GOOD, {}, trust=trust),
     ):
         pass
     assert len(asked) == 2
 
 
 def _explained(error: httpx.RequestError, proxy: str | None, *, is_connected: bool) -> tuple[str, str, str]:
-    route = connection._Route(proxy, {}, is_connected)
+    route = http._Route(proxy, {}, is_connected)
     found = route.explain(error, str(error))
     return type(found).__name__, str(found), found.hint
 
@@ -135,7 +135,7 @@ def test_a_proxy_that_fails_is_named_without_its_password(
 
 def test_an_untrusted_certificate_says_how_to_trust_it_and_who_replaced_all_others() -> None:
     error = httpx.ConnectError("CERTIFICATE_VERIFY_FAILED")
-    hint = connection._Route(None, {}).explain(error, str(error)).hint
+    hint = http._Route(None, {}).explain(error, str(error)).hint
     assert "write the file with its root into artifacts.ca, or add the root to the certificates of this system" in hint
-    hint = connection._Route(None, {"SSL_CERT_FILE": "/x.pem"}).explain(error, str(error)).hint
+    hint = http._Route(None, {"SSL_CERT_FILE": "/x.pem"}).explain(error, str(error)).hint
     assert hint.startswith("SSL_CERT_FILE replaces all public authorities by those in its file: unset it, and ")

@@ -12,8 +12,8 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.hosts import ANY_HOST, HostPolicy
-from imagegen.oci import registry
-from imagegen.oci.registry import LIMIT_BYTES, PAUSES_S, ask_over_https
+from imagegen.fetch import http
+from imagegen.fetch.http import ASK_PAUSES_S, LIMIT_BYTES, Web
 
 CLIENT = httpx.Client
 URL = "https://registry.example.com/v2/a/manifests/1"
@@ -31,7 +31,8 @@ class Registry:
         client = functools.partial(CLIENT, transport=httpx.MockTransport(self._answer))
         make = lambda **given: client(trust_env=given["trust_env"])  # noqa: E731 - as short as the call it replaces
         monkeypatch.setattr(httpx, "Client", make)
-        self.ask = ask_over_https({}, Console(io.StringIO(), plain=True), self.pauses.append, hosts)
+        console = Console(io.StringIO(), plain=True)
+        self.ask = Web(environ={}, console=console, pause=self.pauses.append, hosts=hosts).ask
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -46,7 +47,7 @@ def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, passing: 
     there = Registry(monkeypatch, passing, passing, httpx.Response(200, content=b"x", headers={"A": "b"}))
     answer = there.ask(URL, {}, "")
     assert (answer.status, answer.body, answer.headers["a"]) == (200, b"x", "b")
-    assert there.pauses == [*PAUSES_S]
+    assert there.pauses == [*ASK_PAUSES_S]
 
 
 def test_the_last_answer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +80,7 @@ def test_a_host_that_does_not_exist_is_not_asked_again(monkeypatch: pytest.Monke
 
 
 def test_a_document_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "LIMIT_BYTES", 10)
+    monkeypatch.setattr(http, "LIMIT_BYTES", 10)
     with pytest.raises(VerificationError, match="larger than"):
         Registry(monkeypatch, httpx.Response(200, content=b"x" * 11)).ask(URL, {}, "")
     assert Registry(monkeypatch, httpx.Response(200, content=b"x" * 10)).ask(URL, {}, "").status == 200

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagegen.fetch.base_url import find_faults, find_form, make_url
+from imagegen.fetch.request import find_faults, find_form, make_url
 
 HOST = "https://packages.example.com"
 ONE_EACH = f"{HOST}/{{name}}/{{version}}/windows/amd64/{{name}}_{{version}}-1_amd64.zip"
