@@ -172,12 +172,6 @@ class Signatures(Strict):
         description="Accept signers whose certificates are signed with SHA-1, as old public ones are.",
         examples=[False],
     )
-    msi_contents: bool = pydantic.Field(
-        default=False,
-        description="Check the signatures of the files inside MSI packages too. Default: the signature of a package "
-        "covers its files.",
-        examples=[True],
-    )
     own_scripts: Annotated[
         Annotated[dict[Literal["from"], RelativePath], pydantic.Field(min_length=1)] | None,
         pydantic.BeforeValidator(_check_own_scripts),

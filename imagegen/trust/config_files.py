@@ -94,7 +94,6 @@ def _own_files(step: EvaluatedStep, draft: Draft, *, is_own: bool) -> Iterator[_
 
 
 def _group(spec: Spec, group: str, key: str, files: list[_OwnFile]) -> OwnFiles:
-    policy = spec.config.artifacts.signatures
     names: dict[str, frozenset[str]] = {}
     for file in files:
         names[file.path] = names.get(file.path, frozenset()) | {file.name}
@@ -104,7 +103,6 @@ def _group(spec: Spec, group: str, key: str, files: list[_OwnFile]) -> OwnFiles:
         signers=general_signers(spec.config),
         key=_KEY,
         override=key,
-        with_contents=bool(policy and policy.msi_contents),
     )
     return OwnFiles(request, {file.path: file.data for file in files}, names)
 

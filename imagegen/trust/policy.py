@@ -103,7 +103,6 @@ def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: Use
         override=artifact.key,
         published=str(row["what"]) if row and _is_unsigned(artifact.key) else "",
         signed_by=str(row.get("by", "")) if row else "",
-        with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
         with_strength=_signer_strength(config) != SignerStrength(),
     )
 

@@ -58,8 +58,6 @@ class SignatureRequest:
     """What is known of the signatures of the published artifact, for hints."""
     signed_by: str = ""
     """Who is known to sign the published artifact, for hints."""
-    with_contents: bool = False
-    """Whether the files inside an MSI package must be signed too."""
     with_strength: bool = False
     """Whether the config requires more of the certificates of signers than a lock has of them."""
 
@@ -206,7 +204,7 @@ def is_covered(request: SignatureRequest, entry: LockedArtifact) -> bool:
 
 def judge_facts(request: SignatureRequest, entry: LockedArtifact) -> list[SignatureProblem] | None:
     """The files whose signers, as the lock names them, may not sign. None: only the bytes can tell."""
-    if request.with_contents or request.with_strength or not is_covered(request, entry):
+    if request.with_strength or not is_covered(request, entry):
         return None
     problems = []
     for member, signature in _signatures(request, entry):

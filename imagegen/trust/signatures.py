@@ -18,7 +18,6 @@ from imagegen.authenticode.script import COMMENTS
 from imagegen.authenticode.verify import read_catalogue, verify
 from imagegen.base.errors import RefusedError
 from imagegen.fetch.lock import WHOLE_FILE, LockedIssuer, LockedSignature
-from imagegen.inspect.installer_package import PackageError, open_package
 from imagegen.trust.signature_advice import add_to_roots, advise
 from imagegen.trust.signature_request import SignatureProblem, place, wrong_signer
 
@@ -70,7 +69,7 @@ def check_signatures(
             folder = Path(held.enter_context(tempfile.TemporaryDirectory(dir=scratch, prefix="signatures-")))
             files = ((member.path, member.chunks()) for member in artifact.open())
             programs, others = _unpack(files, used, folder)
-        return _check(request, programs, others, trust, scratch)
+        return _check(request, programs, others, trust)
 
 
 def check_files(
@@ -81,25 +80,23 @@ def check_files(
     with tempfile.TemporaryDirectory(dir=scratch, prefix="signatures-") as folder:
         chunks = ((path, iter((data,))) for path, data in files.items())
         programs, others = _unpack(chunks, request.used.select(digests), Path(folder))
-        return _check(request, programs, others, trust, scratch)
+        return _check(request, programs, others, trust)
 
 
 def _check(
-    request: SignatureRequest, programs: Sequence[_Program], others: list[str], trust: Trust, scratch: Path
+    request: SignatureRequest, programs: Sequence[_Program], others: list[str], trust: Trust
 ) -> CheckedSignatures:
     catalogues = [
         read_catalogue(one.file, one.member, trust) for one in programs if _is_catalogue(one.member, one.names)
     ]
     found = {one.member: _verify(request, one, trust, catalogues) for one in programs if one.names}
-    inner = list(_check_contents(request, programs, found, trust, scratch)) if request.with_contents else []
     others = [*others, *(member for member, one in found.items() if _needs_none(one))]
-    contents = [one for one in inner if isinstance(one, Verification)]
     judged = {member: _judge(request, member, one, trust) for member, one in found.items() if not _needs_none(one)}
     return CheckedSignatures(
         {member: one for member, one in judged.items() if isinstance(one, LockedSignature)},
         sorted(others),
-        tuple(one for one in (*judged.values(), *inner) if isinstance(one, SignatureProblem)),
-        tuple(chain for one in (*found.values(), *contents) for chain in _chains(one)),
+        tuple(one for one in judged.values() if isinstance(one, SignatureProblem)),
+        tuple(chain for one in found.values() for chain in _chains(one)),
     )
 
 
@@ -108,38 +105,6 @@ def _chains(found: Verification) -> Iterator[Sequence[Certificate]]:
         yield signature.chain
         if signature.timestamp:
             yield signature.timestamp.chain
-
-
-def _check_contents(
-    request: SignatureRequest,
-    programs: Iterable[_Program],
-    found: Mapping[str, Verification],
-    trust: Trust,
-    scratch: Path,
-) -> Iterator[SignatureProblem | Verification]:
-    """The verdicts on the files inside MSI packages, and their problems."""
-    for one in programs:
-        if one.member not in found or found[one.member].kind is not FileKind.MSI:
-            continue
-        with tempfile.TemporaryDirectory(dir=scratch, prefix="package-") as made:
-            folder = Path(made)
-            try:
-                for packaged in open_package(one.file, folder):
-                    copy = folder / "file"
-                    if not _copy_program(packaged.chunks, frozenset({packaged.name}), copy):
-                        continue
-                    verification = verify(copy, packaged.name, trust)
-                    yield verification
-                    inside = f"{packaged.name} in {one.member or 'the MSI'}"
-                    judged = None if _needs_none(verification) else _judge(request, inside, verification, trust)
-                    if isinstance(judged, SignatureProblem):
-                        yield judged
-            except PackageError as error:
-                where, key = place(request.artifact, one.member), "artifacts.signatures.msi_contents"
-                yield SignatureProblem(
-                    f"{where} is rejected by {key}: it {error}",
-                    f"leave {key} out, or set {request.override} to another package",
-                )
 
 
 def _unpack(
@@ -161,7 +126,7 @@ def _unpack(
 
 
 def _copy_program(chunks: Iterator[bytes], names: frozenset[str], copy: Path) -> bool:
-    """Write a file out of an archive or a package, if it may be a program or a catalogue."""
+    """Write a file out of an archive, if it may be a program or a catalogue."""
     first = next(chunks, b"")
     if not may_be_program(names, first):
         return False

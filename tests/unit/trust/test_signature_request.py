@@ -55,14 +55,13 @@ def entry(
     )
 
 
-def request(*signers: object, used: UsedFiles | None = None, with_contents: bool = False) -> SignatureRequest:
+def request(*signers: object, used: UsedFiles | None = None) -> SignatureRequest:
     return SignatureRequest(
         artifact="agent",
         used=used or All(),
         signers=tuple(map(parse_signer, signers)),
         key="artifacts.signatures.signers",
         override="overrides.agent_url",
-        with_contents=with_contents,
     )
 
 
@@ -139,10 +138,6 @@ def test_the_signer_of_a_hint_can_be_typed_and_is_allowed_then(name: tuple[tuple
 )
 def test_facts_that_are_not_enough(signers: tuple[object, ...], found: LockedArtifact) -> None:
     assert judge_facts(request(*signers), found) is None
-
-
-def test_the_contents_of_packages_are_no_facts() -> None:
-    assert judge_facts(request("CN=Example", with_contents=True), entry({WHOLE_FILE: signature()})) is None
 
 
 def test_each_file_is_signed_or_no_program() -> None:
