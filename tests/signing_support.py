@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from imagegen import pipeline
 from imagegen.authenticode.trust import load_trust
-from imagegen.inspect.opened import open_artifacts
+from imagegen.inspect.archive import open_artifacts
 from imagegen.plan import loading
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.base.errors import VerificationError
 from imagegen.base.lines import counted
 from imagegen.base.parallel import results_of, run_all
-from imagegen.inspect.opened import open_artifacts
+from imagegen.inspect.archive import open_artifacts
 from imagegen.trust.signature_request import place
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imagegen.fetch.lock import LockedArtifact
     from imagegen.fetch.lookup import Sources
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.inspect.opened import OpenedArtifact
+    from imagegen.inspect.archive import OpenedArtifact
 
 _SHOWN: Final = 20
 

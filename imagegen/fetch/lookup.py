@@ -31,7 +31,7 @@ from imagegen.fetch.drift import reject_other_bytes
 from imagegen.fetch.lock import TIME_FORM, Lock, LockedArtifact, recorded_redirect, release_of
 from imagegen.fetch.published import confirm
 from imagegen.fetch.request import ArtifactRequest
-from imagegen.inspect.opened import OpenedArtifact, open_artifacts
+from imagegen.inspect.archive import OpenedArtifact, open_artifacts
 from imagegen.oci.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.oci.image_tarball import read_image_tarball
 from imagegen.trust.signature_facts import find_differences, reject_differences

@@ -23,7 +23,7 @@ from imagegen.trust.signature_request import SignatureProblem, place, wrong_sign
 
 if TYPE_CHECKING:
     from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust
-    from imagegen.inspect.opened import OpenedArtifact
+    from imagegen.inspect.archive import OpenedArtifact
     from imagegen.trust.signature_request import SignatureRequest
 
 # What Windows runs by the name alone, and what holds a signature. The bytes tell every other program.

@@ -24,7 +24,7 @@ from imagegen.authenticode.trust import load_trust
 from imagegen.base.errors import ExitCode
 from imagegen.cli.output import error_text
 from imagegen.config.yaml import parse_yaml
-from imagegen.inspect.opened import open_artifacts
+from imagegen.inspect.archive import open_artifacts
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.authority import CodeSigner

@@ -15,8 +15,7 @@ from imagegen.authenticode.pe import PortableExecutable
 from imagegen.authenticode.signer import parse_signer
 from imagegen.base.errors import VerificationError
 from imagegen.fetch.lock import WHOLE_FILE, LockedIssuer
-from imagegen.inspect.archive import read_members
-from imagegen.inspect.opened import OpenedArtifact
+from imagegen.inspect.archive import OpenedArtifact, read_members
 from imagegen.trust.signature_request import SignatureRequest
 from imagegen.trust.signatures import CheckedSignatures, check_signatures
 from tests.authenticode.pki import make_signer, pki
