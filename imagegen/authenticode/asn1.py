@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from asn1crypto import algos, cms, core, parser, tsp, x509
 
-from imagegen.authenticode.errors import MalformedData
+from imagegen.authenticode.model import MalformedData
 
 _DECODING_ERRORS: Final = (
     *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError),

@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Final
 
-from imagegen.authenticode.script import COMMENTS
+from imagegen.authenticode.files import COMMENTS
 from imagegen.authenticode.verify import read_catalogue, verify
 from imagegen.base.errors import ConfigError
 from imagegen.fetch.download import LIMIT_BYTES

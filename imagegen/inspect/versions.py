@@ -13,8 +13,8 @@ from typing import IO, Any, Final
 
 import pefile
 
-from imagegen.authenticode.compound_file import STREAM, CompoundFile
-from imagegen.authenticode.errors import MalformedData
+from imagegen.authenticode.model import MalformedData
+from imagegen.authenticode.msi import STREAM, CompoundFile
 
 SHOWN: Final = ("FileVersion", "ProductVersion", "CompanyName", "ProductName", "FileDescription", "OriginalFilename")
 _LONGEST_TEXT: Final = 200

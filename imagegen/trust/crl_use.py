@@ -41,7 +41,7 @@ class CrlUse:
         if not unused:
             return
         # Few configs have CRLs, and what reads them takes long to import.
-        from imagegen.authenticode.revocation import find_forged, is_about, read_revocation_lists
+        from imagegen.authenticode.chains import find_forged, is_about, read_revocation_lists
 
         known = list(chains)
         for name in unused:

@@ -7,9 +7,8 @@ import io
 from typing import TYPE_CHECKING, Final
 
 from imagegen.authenticode.model import Verdict
-from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.signer import nearest, parse_signer
-from imagegen.authenticode.trust import load_trust
+from imagegen.authenticode.trust import load_trust, read_public_roots
 from imagegen.authenticode.verify import verify
 from imagegen.settle.trust import ROOT
 from imagegen.trust.copies import Judged

@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.authenticode.certificates import read_certificate
-from imagegen.authenticode.errors import MalformedData
+from imagegen.authenticode.model import MalformedData
 from imagegen.authenticode.signer import CertificatePattern
 from imagegen.trust.block import is_script
 from imagegen.trust.found_signature import find_rule

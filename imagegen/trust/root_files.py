@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.authenticode.certificates import read_certificate, read_pem
-from imagegen.authenticode.errors import MalformedData
+from imagegen.authenticode.model import MalformedData
 from imagegen.base.errors import InvalidValue, Problem
 from imagegen.config.own_files import GivenCertificate, OwnFile
 from imagegen.config.yaml import dotted

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from imagegen.authenticode.model import Name, SignerStrength
-from imagegen.authenticode.names import parse_name
-from imagegen.authenticode.signer import SignerRule, nearest
+from imagegen.authenticode.signer import SignerRule, nearest, parse_name
 from imagegen.base.errors import ConfigError, VerificationError
 from imagegen.base.files import read_file
 from imagegen.base.lines import counted

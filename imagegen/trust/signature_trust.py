@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.revocation import LARGEST_LIST, read_revocation_lists
+from imagegen.authenticode.chains import LARGEST_LIST, read_revocation_lists
+from imagegen.authenticode.model import MalformedData
 from imagegen.authenticode.trust import load_trust
 from imagegen.base.errors import ConfigError, VerificationError
 from imagegen.fetch.download import Download

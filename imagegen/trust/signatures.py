@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from imagegen.authenticode.files import COMMENTS
 from imagegen.authenticode.model import FileKind, Verdict, Verification
-from imagegen.authenticode.script import COMMENTS
 from imagegen.authenticode.verify import read_catalogue, verify
 from imagegen.base.errors import RefusedError
 from imagegen.fetch.lock import WHOLE_FILE, LockedIssuer, LockedSignature

@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.authenticode.asn1 import ContentInfo, SignedData, content_of, load
-from imagegen.authenticode.cms import SIGNED_DATA, read_signed_data
-from imagegen.authenticode.compound_file import CompoundFile
-from imagegen.authenticode.contents import PE_IMAGE
-from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.model import FileKind, Verdict
-from imagegen.authenticode.msi import InstallerPackage
-from imagegen.authenticode.pe import PortableExecutable
+from imagegen.authenticode.cms import PE_IMAGE, SIGNED_DATA, read_signed_data
+from imagegen.authenticode.files import PortableExecutable
+from imagegen.authenticode.model import FileKind, MalformedData, Verdict
+from imagegen.authenticode.msi import CompoundFile, InstallerPackage
 from imagegen.authenticode.verify import covers, read_catalogue, verify
 from tests.authenticode.compound import Tree, make_compound_file
 from tests.authenticode.pki import STAMP, STAMPED, START, Identity, make_crl, make_signer, pki

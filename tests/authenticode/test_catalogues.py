@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.authenticode.contents import PE_IMAGE
+from imagegen.authenticode.cms import PE_IMAGE
+from imagegen.authenticode.files import PortableExecutable
 from imagegen.authenticode.model import Catalogue, FileKind, Verdict
 from imagegen.authenticode.msi import InstallerPackage
-from imagegen.authenticode.pe import PortableExecutable
 from imagegen.authenticode.verify import covers, read_catalogue
 from tests.authenticode.make_fixtures import FLAT, SCRIPT
 from tests.authenticode.pki import LATER, NOW, Identity, make_root, make_signer, pki

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.authenticode.compound_file import CompoundFile
 from imagegen.authenticode.model import Verdict
+from imagegen.authenticode.msi import CompoundFile
 from tests.authenticode.signing import put_into_pe, signature_of, table, table_entry
 from tests.authenticode.support import changed, fixture, fixture_trust, judge
 

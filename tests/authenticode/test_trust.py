@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.model import Trust, TrustedRoot, Verdict
-from imagegen.authenticode.root_list import read_preset_roots, read_public_roots
+from imagegen.authenticode.model import CODE_SIGNING, TIME_STAMPING, MalformedData, Trust, TrustedRoot, Verdict
 from imagegen.authenticode.signer import presets
-from imagegen.authenticode.trust import load_trust
-from imagegen.authenticode.usages import CODE_SIGNING, TIME_STAMPING
+from imagegen.authenticode.trust import load_trust, read_preset_roots, read_public_roots
 from tests.authenticode.pki import END, LATER, NOW, STAMPED, START, make_authority, make_crl, make_signer, pki
 from tests.authenticode.signing import Options, sign_pe
 from tests.authenticode.support import fixture, judge

