@@ -12,7 +12,7 @@ from imagegen.base.errors import VerificationError
 from imagegen.base.lines import counted
 from imagegen.base.parallel import results_of, run_all
 from imagegen.inspect.archive import open_artifacts
-from imagegen.trust.signature_request import place
+from imagegen.trust.record import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

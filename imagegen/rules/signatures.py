@@ -97,10 +97,10 @@ def _signers(given: RuleInput) -> Iterator[tuple[YamlPath, str | Signer]]:
     """Each allowed signer with its place."""
     policy = given.config.artifacts.signatures
     for at, signer in enumerate(policy.signers if policy else ()):
-        yield ("artifacts", "signatures", "signers", at), signer
+        yield ("artifacts", "signatures", "signers", at), signer.given
     for name, item in given.config.overrides.items():
         if isinstance(item, PinnedUrl) and item.signer is not None:
-            yield ("overrides", name, "signer"), item.signer
+            yield ("overrides", name, "signer"), item.signer.given
 
 
 def _find_strange(data: bytes, trusted: Iterable[bytes]) -> list[str]:

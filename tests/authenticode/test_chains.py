@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from imagegen.authenticode import chains
 from imagegen.authenticode.model import SignerStrength, Verdict
 from imagegen.base.errors import VerificationError
-from imagegen.trust.crl_use import CrlUse
+from imagegen.trust.sources import CrlUse
 from tests.authenticode.pki import (
     CODE,
     END,
@@ -448,7 +448,7 @@ def test_a_crl_that_its_ca_did_not_sign_is_refused(crl: bytes, *, forged: bool) 
     found = judge(sign_pe(fixture("program.exe"), pki().signer), "x.exe", trust())
     crls = CrlUse({"signing.crl": crl})
     with pytest.raises(VerificationError, match="did not sign it") if forged else contextlib.nullcontext():
-        crls.note([found.signatures[0].chain])
+        crls.reject_forged([found.signatures[0].chain])
 
 
 RSA_SIGNER = make_signer(make_ca(ROOT, key=rsa_key(1)), key=rsa_key())

@@ -29,9 +29,10 @@ from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.authority import CodeSigner
 from imagegen.rehearsal.signing.compound_file import MAGIC, sign_compound_file
+from imagegen.trust.judge import check_signatures
 from imagegen.trust.policy import signature_requests
-from imagegen.trust.signature_request import SignatureError
-from imagegen.trust.signatures import check_signatures
+from imagegen.trust.record import SignatureError
+from imagegen.trust.sources import CrlUse
 from tests.authenticode.pki import (
     CODE,
     NOW,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imagegen.plan.loading import Loaded
-    from imagegen.trust.signature_request import SignatureProblem
+    from imagegen.trust.record import SignatureProblem
 
     Way = Callable[[str, bytes], bytes]
 
@@ -178,7 +179,7 @@ def test_policy(case: Path, tmp_path: Path, load: Callable[[Path], Loaded]) -> N
     for name, request in sorted(wanted.items()):
         file = tmp_path / hashlib.sha256(name.encode()).hexdigest()
         file.write_bytes(made[requests[name].url])
-        checked = check_signatures(request, open_artifacts([requests[name]], file)[name], trust, tmp_path)
+        checked = check_signatures(request, open_artifacts([requests[name]], file)[name], trust, tmp_path, CrlUse())
         problems += checked.problems
         lines += [
             f"{name}: {member or 'itself'}: {one.by}, {one.signer}" for member, one in sorted(checked.signed.items())

@@ -78,28 +78,24 @@ LAZY = {
     ("imagegen.build.progress", "imagegen.build.live_display"),
     *(("imagegen.base.console", name) for name in ("rich.console", "rich.progress", "rich.table")),
     ("imagegen.plan.loading", "imagegen.plan.context"),
-    ("imagegen.plan.loading", "imagegen.trust.root_files"),
-    ("imagegen.pipeline", "imagegen.trust.own"),
-    ("imagegen.pipeline", "imagegen.trust.publishers"),
-    ("imagegen.trust.config_files", "imagegen.trust.signatures"),
-    ("imagegen.trust.config_files", "imagegen.authenticode.trust"),
-    ("imagegen.cli.verbs.samples", "imagegen.trust.own"),
+    ("imagegen.plan.loading", "imagegen.trust.sources"),
+    ("imagegen.trust.config_files", "imagegen.trust.judge"),
+    ("imagegen.cli.verbs.samples", "imagegen.trust.scripts"),
     ("imagegen.plan.loading", "imagegen.fetch.policy"),
     ("imagegen.plan.loading", "imagegen.plan.open_folders"),
     ("imagegen.plan.loading", "imagegen.trust.policy"),
-    ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
     *(
         ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
         for name in ("certificates", "chains", "model", "signer", "trust")
     ),
-    ("imagegen.trust.crl_use", "imagegen.authenticode.chains"),
+    ("imagegen.trust.sources", "imagegen.authenticode.chains"),
     ("imagegen.cli.verbs.catalog", "imagegen.authenticode.trust"),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
-    ("imagegen.fetch.lookup", "imagegen.trust.signatures"),
-    ("imagegen.fetch.locking", "imagegen.trust.signature_trust"),
+    ("imagegen.fetch.lookup", "imagegen.trust.judge"),
+    ("imagegen.fetch.locking", "imagegen.trust.sources"),
 }
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}

@@ -19,8 +19,8 @@ from imagegen.fetch import locking
 from imagegen.fetch.download import Download, Fetched
 from imagegen.fetch.lock import Lock
 from imagegen.providers import RunFacts
-from imagegen.trust.crl_use import CrlUse
-from imagegen.trust.signature_request import SignatureError
+from imagegen.trust.record import SignatureError
+from imagegen.trust.sources import CrlUse
 from tests.authenticode.pki import make_crl
 from tests.authenticode.signing import make_catalogue, sign_pe, sign_script
 from tests.authenticode.support import fixture
@@ -301,14 +301,3 @@ def test_no_stand_in_takes_the_place_of_an_own_file(tmp_path: Path, run: RunFact
     target = prepare(tmp_path)
     rehearsal = dataclasses.replace(run, environ=environ)
     locking._check_own_files([target], rehearsal, Console(io.StringIO(), plain=True), CrlUse())
-
-
-def test_a_list_about_an_own_file_alone_is_not_in_vain(tmp_path: Path, run: RunFacts) -> None:
-    """Of the other one a warning says that it revokes nothing."""
-    for name, identity in {"used.crl": signers().signer.chain[1], "other.crl": signers().stranger.chain[-1]}.items():
-        (tmp_path / name).write_bytes(make_crl(identity, []))
-    target = prepare(tmp_path, {}, POLICY, "artifacts.signatures.crls=[used.crl, other.crl]")
-    crls = CrlUse()
-    locking._check_own_files([target], run, Console(io.StringIO(), plain=True), crls)
-    assert crls.used == {"used.crl"}
-    assert crls.data.keys() == {"used.crl", "other.crl"}

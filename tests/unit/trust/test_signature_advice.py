@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.authenticode.model import Verdict
 from imagegen.authenticode.trust import load_trust
-from imagegen.trust.signature_advice import add_to_roots, advise
+from imagegen.trust.messages import add_to_roots, advise
 from tests.authenticode.pki import LATER, NOW, STAMPED, START, make_authority, make_ca, make_root, make_signer, pki
 from tests.authenticode.signing import NESTED, Options, sign_pe, signature_of
 from tests.authenticode.support import fixture, judge, trust

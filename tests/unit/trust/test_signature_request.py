@@ -14,15 +14,9 @@ from imagegen.authenticode.signer import parse_signer
 from imagegen.config.artifact_policy import Signatures
 from imagegen.config.yaml import parse_yaml
 from imagegen.fetch.lock import WHOLE_FILE, LockedArtifact, LockedIssuer, LockedSignature
-from imagegen.trust.signature_request import (
-    LockedCertificate,
-    SignatureRequest,
-    TrustSources,
-    UsedFiles,
-    is_covered,
-    judge_facts,
-    wrong_signer,
-)
+from imagegen.trust.policy import SignatureRequest, UsedFiles
+from imagegen.trust.record import RecordedCertificate, is_covered, judge_records, wrong_signer
+from imagegen.trust.sources import TrustSources
 from tests.authenticode.pki import pki
 
 if TYPE_CHECKING:
@@ -80,7 +74,7 @@ def request(*signers: object, used: UsedFiles | None = None) -> SignatureRequest
     ],
 )
 def test_facts_that_satisfy_a_policy(signers: tuple[object, ...]) -> None:
-    assert judge_facts(request(*signers), entry({WHOLE_FILE: signature()})) == []
+    assert judge_records(request(*signers), entry({WHOLE_FILE: signature()})) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +88,7 @@ def test_facts_that_satisfy_a_policy(signers: tuple[object, ...]) -> None:
     ],
 )  # fmt: skip
 def test_facts_that_show_another_signer(signers: tuple[object, ...], says: str) -> None:
-    found = judge_facts(request(*signers), entry({WHOLE_FILE: signature()}))
+    found = judge_records(request(*signers), entry({WHOLE_FILE: signature()}))
     assert found is not None
     (problem,) = found
     assert says in problem.message
@@ -115,13 +109,15 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 @pytest.mark.parametrize("key", ["artifacts.signatures.signers", "overrides.agent_url.signer"])
 def test_the_signer_of_a_hint_can_be_typed_and_is_allowed_then(name: tuple[tuple[str, str], ...], key: str) -> None:
-    signer = LockedCertificate(Name(name), SHA.upper(), "12" * 20)
-    problem = wrong_signer(dataclasses.replace(request("CN=Other"), key=key), "", signer, ())
+    signer = RecordedCertificate(Name(name), SHA.upper(), "12" * 20)
+    problem = wrong_signer(
+        dataclasses.replace(request("CN=Other"), key=key, has_own_signer=key.endswith(".signer")), "", signer, ()
+    )
     advised = re.search(f"(?:add ('.*') to {key}|set {key} to ('.*'));", problem.hint)
     assert advised
     written = parse_yaml(f"signers: [{advised[1] or advised[2]}]\n".encode(), "config.yaml").data
     (valid,) = Signatures.model_validate(written).signers
-    assert parse_signer(valid).matches(signer)
+    assert valid.rule.matches(signer)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +133,7 @@ def test_the_signer_of_a_hint_can_be_typed_and_is_allowed_then(name: tuple[tuple
     ids=["sha1 of the signer", "sha1 of an issuer", "not a name", "never checked", "a file that was not checked"],
 )
 def test_facts_that_are_not_enough(signers: tuple[object, ...], found: LockedArtifact) -> None:
-    assert judge_facts(request(*signers), found) is None
+    assert judge_records(request(*signers), found) is None
 
 
 def test_each_file_is_signed_or_no_program() -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.base.errors import ConfigError, ImagegenError, VerificationError
-from imagegen.trust.signature_request import ROOTS_VARIABLE, TrustSources, with_roots_of
-from imagegen.trust.signature_trust import make_trust
+from imagegen.trust.sources import ROOTS_VARIABLE, TrustSources, make_trust, with_roots_of
 from tests.authenticode.pki import LATER, NOW, START, make_crl, pki
 
 if TYPE_CHECKING:

@@ -16,8 +16,10 @@ from imagegen.authenticode.signer import parse_signer
 from imagegen.base.errors import VerificationError
 from imagegen.fetch.lock import WHOLE_FILE, LockedIssuer
 from imagegen.inspect.archive import OpenedArtifact, read_members
-from imagegen.trust.signature_request import SignatureRequest
-from imagegen.trust.signatures import CheckedSignatures, check_signatures
+from imagegen.trust.judge import check_signatures
+from imagegen.trust.policy import SignatureRequest
+from imagegen.trust.record import CheckedSignatures
+from imagegen.trust.sources import CrlUse
 from tests.authenticode.pki import make_signer, pki
 from tests.authenticode.signing import make_catalogue, sign_pe
 from tests.authenticode.support import fixture, fixture_trust, trust
@@ -61,7 +63,7 @@ def check(
     )
     rules = tuple(map(parse_signer, signers))
     request = SignatureRequest("agent", Some(*used), rules, "artifacts.signatures.signers", "overrides.agent_url")
-    found = check_signatures(request, artifact, judge or trust(), folder)
+    found = check_signatures(request, artifact, judge or trust(), folder, CrlUse())
     # Nothing of what was unpacked is left.
     assert [path.name for path in folder.iterdir()] == ["artifact"]
     return found

@@ -13,7 +13,7 @@ from imagegen.base.errors import ConfigError, VerificationError
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 from imagegen.trust.block import is_script, is_signed, without_signature
-from imagegen.trust.crl_use import CrlUse
+from imagegen.trust.sources import CrlUse
 from tests.authenticode.pki import CODE, issue, make_crl
 from tests.authenticode.signing import Options, sign_script
 from tests.conftest import REPOSITORY, load_today, make_test_lock
@@ -218,17 +218,15 @@ def test_a_signer_that_a_file_revokes_is_named(tmp_path: Path) -> None:
     assert " has an invalid signature: revoked: " in raised.value.details[0]
 
 
-def test_the_lists_that_a_build_has_downloaded_count_and_what_they_are_about_is_noted(tmp_path: Path) -> None:
-    signer, ca, root = signers().signer.chain
-    url, other = "https://ca.example.com/signing.crl", make_crl(root)
+def test_the_lists_that_a_build_has_downloaded_count(tmp_path: Path) -> None:
+    signer, ca, _ = signers().signer.chain
+    url = "https://ca.example.com/signing.crl"
     config = write_config(tmp_path, sets=(f'artifacts.signatures.crls=["{url}"]',))
     sign_all(config, "aws")
     # A plan downloads nothing.
     assert decide(config, "aws").plan.build.all_signed
     target, lock = pipeline.prepare_target(config, "aws"), make_test_lock(config, "aws")
-    crls = CrlUse({url: make_crl(ca), "root.crl": other, "other.crl": make_crl(signers().stranger.chain[-1])})
-    assert pipeline.decide(target, lock, crls).plan.build.all_signed
-    assert crls.used == {url, "root.crl"}
+    assert pipeline.decide(target, lock, CrlUse({url: make_crl(ca)})).plan.build.all_signed
     revoking = CrlUse({url: make_crl(ca, [(signer, signer.read.not_before, None)])})
     with pytest.raises(VerificationError) as raised:
         pipeline.decide(target, lock, revoking)
@@ -270,6 +268,6 @@ def test_what_is_read_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / SIGNED / "large.ps1").write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(VerificationError, match="is too large"):
         decide(config, "aws")
-    monkeypatch.setattr("imagegen.trust.copies._MOST", 3)
+    monkeypatch.setattr("imagegen.trust.scripts._MOST", 3)
     with pytest.raises(VerificationError, match="at most 3 are allowed"):
         decide(config, "aws")
