@@ -92,25 +92,6 @@ class SipInfo(core.Sequence):
     ]
 
 
-class SpcString(core.Choice):
-    _alternatives = [("unicode", core.BMPString, {"implicit": 0}), ("ascii", core.IA5String, {"implicit": 1})]
-
-
-class SpcLink(core.Choice):
-    _alternatives = [
-        ("url", core.IA5String, {"implicit": 0}),
-        ("moniker", core.Any, {"implicit": 1}),
-        ("file", SpcString, {"explicit": 2}),
-    ]
-
-
-class OpusInfo(core.Sequence):
-    _fields = [
-        ("program_name", SpcString, {"explicit": 0, "optional": True}),
-        ("more_info", SpcLink, {"explicit": 1, "optional": True}),
-    ]
-
-
 class ObjectIdentifiers(core.SequenceOf):
     _child_spec = core.ObjectIdentifier
 

@@ -98,17 +98,11 @@ def _parsed(der: bytes) -> x509.CertificateRevocationList | None:
     return found
 
 
-def find_revocation(certificate: Certificate, issuer: Certificate, trust: Trust) -> tuple[Revocation | None, bool]:
-    """Whether the certificate is revoked, and whether a current CRL of its issuer says so or the contrary."""
-    is_checked = False
-    for given in trust.revocation_lists:
-        if given.issuer != issuer.subject.encoded or not _is_list_of(given.der, issuer):
-            continue
-        revocation = _find_row(given.der, int.from_bytes(bytes.fromhex(certificate.serial), signed=True))
-        if revocation:
-            return revocation, True
-        is_checked |= given.next_update is None or given.next_update >= trust.now
-    return None, is_checked
+def find_revocation(certificate: Certificate, issuer: Certificate, trust: Trust) -> Revocation | None:
+    """The row about the certificate in a CRL of its issuer."""
+    serial = int.from_bytes(bytes.fromhex(certificate.serial), signed=True)
+    lists = (one.der for one in trust.revocation_lists if one.issuer == issuer.subject.encoded)
+    return next((row for der in lists if _is_list_of(der, issuer) and (row := _find_row(der, serial))), None)
 
 
 def is_about(given: RevocationList, chain: Sequence[Certificate]) -> bool:
@@ -186,7 +180,6 @@ class Chain:
     certificates: tuple[Certificate, ...]
     verdict: Verdict
     reason: str = ""
-    is_revocation_checked: bool = False
 
 
 def find_chain(signer: Certificate, others: Sequence[Certificate], trust: Trust, request: ChainRequest) -> Chain:
@@ -269,16 +262,15 @@ def _incomplete(certificates: tuple[Certificate, ...], others: Sequence[Certific
 
 def _judge(certificates: tuple[Certificate, ...], root: TrustedRoot, trust: Trust, request: ChainRequest) -> Chain:
     """The verdict on a chain to a trusted root. The most severe fault is told."""
-    revoked, is_checked = _revocation(certificates, trust, request)
     faults = (
         (Verdict.UNTRUSTED, _structure_fault(certificates) or _root_fault(certificates[0], root, request)),
-        (Verdict.REVOKED, revoked),
+        (Verdict.REVOKED, _revocation_fault(certificates, trust, request)),
         (Verdict.WRONG_USAGE, _usage_fault(certificates, request)),
         (Verdict.EXPIRED, _validity_fault(certificates, request)),
         (Verdict.WEAK_DIGEST, _digest_fault(certificates)),
     )
     verdict, reason = next(((verdict, reason) for verdict, reason in faults if reason), (Verdict.VALID, ""))
-    return Chain(certificates, verdict, reason, is_checked)
+    return Chain(certificates, verdict, reason)
 
 
 def _structure_fault(certificates: tuple[Certificate, ...]) -> str:
@@ -344,14 +336,12 @@ def _concerns(usage: str, usages: frozenset[str] | None) -> bool:
     return usages is None or usage in usages
 
 
-def _revocation(certificates: tuple[Certificate, ...], trust: Trust, request: ChainRequest) -> tuple[str, bool]:
-    all_checked = len(certificates) > 1
+def _revocation_fault(certificates: tuple[Certificate, ...], trust: Trust, request: ChainRequest) -> str:
     for certificate, issuer in itertools.pairwise(certificates):
-        revocation, is_checked = find_revocation(certificate, issuer, trust)
-        all_checked &= is_checked
+        revocation = find_revocation(certificate, issuer, trust)
         if revocation and revocation.covers(request.timestamp):
-            return f'"{certificate.subject.short}" is {revocation}', True
-    return "", all_checked
+            return f'"{certificate.subject.short}" is {revocation}'
+    return ""
 
 
 def _usage_fault(certificates: tuple[Certificate, ...], request: ChainRequest) -> str:

@@ -202,7 +202,6 @@ INDIRECT_DATA: Final = "1.3.6.1.4.1.311.2.1.4"
 TRUST_LIST: Final = "1.3.6.1.4.1.311.10.1"
 PE_IMAGE: Final = "1.3.6.1.4.1.311.2.1.15"
 _SIP_INFO: Final = "1.3.6.1.4.1.311.2.1.30"
-OPUS_INFO: Final = "1.3.6.1.4.1.311.2.1.12"
 _SEQUENCE: Final = 0x30
 _LONG_FORM: Final = 0x80
 _MOST_SUBJECTS: Final = 100_000
@@ -281,19 +280,6 @@ def read_listed_digest(encoded: bytes) -> SignedDigest | None:
         if algorithm not in DIGESTS:
             return None
         return SignedDigest(_form(found["data"]), DIGESTS[algorithm], bytes(found["message_digest"]["digest"].native))
-
-
-def read_program(values: Sequence[bytes]) -> tuple[str, str]:
-    """What the signer calls the program, and the address for more about it, from the signed attribute OPUS_INFO."""
-    try:
-        with decoding("the program's name"):
-            found = load(asn1.OpusInfo, values[0])
-            name, link = found["program_name"].native, found["more_info"]
-            url = link.native if link.name == "url" else ""
-            return str(name or ""), str(url or "")
-    except MalformedData:
-        # Most signatures have none. It decides nothing, and is signed like the rest.
-        return "", ""
 
 
 def as_sequence(content: bytes) -> bytes:

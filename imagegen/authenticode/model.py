@@ -210,11 +210,6 @@ class Signature:
     chain: tuple[Certificate, ...]
     # The one that counts, or the first of those that are not valid.
     timestamp: Timestamp | None
-    # Whether a current CRL was given for every certificate of the chain, the root excepted.
-    is_revocation_checked: bool = False
-    # What the signer calls the program, and where it says that more is to be found.
-    program_name: str = ""
-    program_url: str = ""
 
     @property
     def root(self) -> Certificate | None:
@@ -243,10 +238,6 @@ class Verification:
     signature: Signature | None
     # The name of the catalogue that signs for a file which has no signature of its own.
     catalogue: str | None = None
-
-    @property
-    def is_valid(self) -> bool:
-        return self.verdict is Verdict.VALID
 
     @property
     def first(self) -> Signature | None:

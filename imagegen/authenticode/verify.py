@@ -15,12 +15,10 @@ from imagegen.authenticode.asn1 import decoding, load
 from imagegen.authenticode.certificates import BROKEN_DIGESTS, WEAK_DIGESTS, digest_label, digest_of
 from imagegen.authenticode.chains import Chain, ChainRequest, find_chain
 from imagegen.authenticode.cms import (
-    OPUS_INFO,
     SignedData,
     SignerInfo,
     are_same,
     read_algorithm,
-    read_program,
     read_signed_data,
     read_signer_info,
 )
@@ -209,7 +207,6 @@ def _judge(data: SignedData, subject: Subject, trust: Trust, *, is_nested: bool)
     chain_found = _find_chain(signer, data, timestamp, trust)
     weakness = trust.strength.find_fault(signer)
     verdict, reason = _verdict(signer, chain_found, timestamp, {file_digest, data.signer.digest}, weakness)
-    name, url = read_program(data.signer.signed.get(OPUS_INFO, ()))
     return Signature(
         verdict=verdict,
         reason=reason,
@@ -219,9 +216,6 @@ def _judge(data: SignedData, subject: Subject, trust: Trust, *, is_nested: bool)
         signer=signer,
         chain=chain_found.certificates,
         timestamp=timestamp,
-        is_revocation_checked=chain_found.is_revocation_checked,
-        program_name=name,
-        program_url=url,
     )
 
 
@@ -306,15 +300,6 @@ def read_catalogue(file: IO[bytes] | Path, name: str, trust: Trust) -> Catalogue
         except MalformedData:
             members = frozenset()
         return Catalogue(name, verification, members)
-
-
-def covers(catalogue: Catalogue, file: IO[bytes] | Path, name: str) -> str:
-    """The algorithm of the best digest by which the catalogue lists the file. Empty: it does not."""
-    with _opened(file) as opened:
-        try:
-            return _listed_by(catalogue, _open_subject(opened, name))
-        except MalformedData:
-            return ""
 
 
 @contextlib.contextmanager

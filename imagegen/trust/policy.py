@@ -76,10 +76,6 @@ class SignatureRequest:
         """Who may sign, in words."""
         return " or ".join(rule.text for rule in self.signers) or "a signature that leads to a trusted root"
 
-    @property
-    def is_published_unsigned(self) -> bool:
-        return self.published is not None and not self.published.signed
-
 
 @dataclasses.dataclass(frozen=True)
 class _UsedFiles:

@@ -312,8 +312,8 @@ def test_the_checksum_and_padding_are_not_signed() -> None:
     """What the lock's sha256 protects alone."""
     data = _pe()
     optional = struct.unpack_from("<I", data, 60)[0] + 24
-    assert judge(changed(data, optional + 64), PE, fixture_trust()).is_valid
-    assert judge(_padded(bytes(16)), PE, fixture_trust()).is_valid
+    assert judge(changed(data, optional + 64), PE, fixture_trust()).verdict is Verdict.VALID
+    assert judge(_padded(bytes(16)), PE, fixture_trust()).verdict is Verdict.VALID
 
 
 def test_a_file_that_was_signed_again_is_valid() -> None:

@@ -197,4 +197,7 @@ def test_what_is_said_against_the_root_of_a_timestamp_makes_it_bad() -> None:
 def test_one_root_can_be_for_both() -> None:
     signer, clock = make_signer(pki().root), make_authority(pki().root)
     trust = Trust(now=LATER, roots=(TrustedRoot(pki().root.read),))
-    assert judge(sign_pe(fixture("program.exe"), signer, Options(timestamps=[clock])), "x.exe", trust).is_valid
+    assert (
+        judge(sign_pe(fixture("program.exe"), signer, Options(timestamps=[clock])), "x.exe", trust).verdict
+        is Verdict.VALID
+    )
