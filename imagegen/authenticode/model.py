@@ -318,7 +318,6 @@ class Trust:
 
     now: datetime.datetime
     roots: tuple[TrustedRoot, ...] = dataclasses.field(repr=False)
-    intermediates: tuple[Certificate, ...] = dataclasses.field(default=(), repr=False)
     revocation_lists: tuple[RevocationList, ...] = dataclasses.field(default=(), repr=False)
     # Where the roots come from, with the date of the list, for people.
     source: str = ""
@@ -335,9 +334,9 @@ class Trust:
 
     @functools.cached_property
     def known_issuers(self) -> Mapping[bytes, tuple[Certificate, ...]]:
-        """The roots, then the intermediate certificates, by their encoded subjects."""
+        """The roots by their encoded subjects."""
         issuers: dict[bytes, tuple[Certificate, ...]] = {}
-        for certificate in (*(root.certificate for root in self.roots), *self.intermediates):
+        for certificate in (root.certificate for root in self.roots):
             key = certificate.subject.encoded
             issuers[key] = (*issuers.get(key, ()), certificate)
         return issuers

@@ -117,12 +117,11 @@ def load_trust(
     *,
     now: datetime.datetime,
     roots: Iterable[bytes] = (),
-    intermediates: Iterable[bytes] = (),
     crls: Iterable[bytes] = (),
     public_roots: bool | None = None,
     strength: SignerStrength | None = None,
 ) -> Trust:
-    """What to trust at the time `now`. `roots`, `intermediates` and `crls` are the contents of PEM or DER files.
+    """What to trust at the time `now`. `roots` and `crls` are the contents of PEM or DER files.
 
     The public roots are trusted for signing code if there are no own roots, or if `public_roots` says so; for
     timestamps they are trusted unless `public_roots` is False. A file that cannot be read is a MalformedData.
@@ -137,7 +136,6 @@ def load_trust(
     return Trust(
         now=now,
         roots=(*own, *listed),
-        intermediates=tuple(certificate for data in intermediates for certificate in _read(data)),
         revocation_lists=tuple(found for data in crls for found in read_revocation_lists(data)),
         source=" and ".join(filter(None, names)),
         strength=strength or SignerStrength(),

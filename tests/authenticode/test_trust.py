@@ -90,14 +90,13 @@ def test_files_hold_several_certificates_in_pem_or_der() -> None:
     found = load_trust(
         now=NOW,
         roots=[both, pki().ca.der],
-        intermediates=[pki().signer.pem],
         crls=[make_crl(pki().ca)],
         public_roots=False,
     )
     assert [root.certificate.subject.short for root in found.roots] == [
         *("Example Root", "Example Clock Root", "Example Code CA"),
     ]
-    assert [found.intermediates, len(found.revocation_lists)] == [(pki().signer.read,), 1]
+    assert len(found.revocation_lists) == 1
     assert (found.revocation_lists[0].this_update, found.revocation_lists[0].next_update) == (START, END)
 
 
@@ -110,7 +109,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"roots": [b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----"]},
         "a PEM block is not valid base64",
     ),
-    "a cut certificate": ({"intermediates": [pki().root.der[:-1]]}, "a certificate cannot be read"),
+    "a cut certificate": ({"roots": [pki().root.der[:-1]]}, "a certificate cannot be read"),
     "too large a file": ({"roots": [bytes(16 * 1024 * 1024 + 1)]}, "at most 16777216 are allowed"),
     "too large a certificate": ({"roots": [b"0" * 65537]}, "a certificate has 65537 bytes, at most 65536 are allowed"),
     "a certificate as a CRL": ({"crls": [pki().root.pem]}, "the file holds no CRL"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,3 +85,14 @@ def test_the_environment_may_name_other_roots(tmp_path: Path) -> None:
     assert said == [f"signatures are judged by the roots in {file}, which {ROOTS_VARIABLE} names, and by no others"]
     with pytest.raises(ConfigError, match="which does not exist"):
         with_roots_of({ROOTS_VARIABLE: str(tmp_path / "none.pem")}, sources, said.append)
+
+
+def test_the_thumbprints_of_the_own_roots() -> None:
+    identities = (pki().root, pki().clock_root)
+    digests = frozenset(hashlib.sha256(one.der).hexdigest() for one in identities)
+    pem = b"# a comment\n" + b"\n".join(one.pem for one in identities)
+    assert TrustSources(roots=pem).root_thumbprints == digests
+    assert TrustSources(roots=pki().root.der).root_thumbprints == frozenset(
+        {hashlib.sha256(pki().root.der).hexdigest()}
+    )
+    assert TrustSources().root_thumbprints is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,6 @@ from imagegen.config.yaml import parse_yaml
 from imagegen.fetch.lock import WHOLE_FILE, LockedArtifact, LockedIssuer, LockedSignature
 from imagegen.trust.policy import SignatureRequest, UsedFiles
 from imagegen.trust.record import RecordedCertificate, is_covered, judge_records, wrong_signer
-from imagegen.trust.sources import TrustSources
-from tests.authenticode.pki import pki
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,14 +146,3 @@ def test_an_artifact_that_the_image_does_not_get_needs_no_facts() -> None:
             return {}
 
     assert is_covered(request(used=Nothing()), entry(None))
-
-
-def test_the_thumbprints_of_the_own_roots() -> None:
-    identities = (pki().root, pki().clock_root)
-    digests = frozenset(hashlib.sha256(one.der).hexdigest() for one in identities)
-    pem = b"# a comment\n" + b"\n".join(one.pem for one in identities)
-    assert TrustSources(roots=pem).root_thumbprints == digests
-    assert TrustSources(roots=pki().root.der).root_thumbprints == frozenset(
-        {hashlib.sha256(pki().root.der).hexdigest()}
-    )
-    assert TrustSources().root_thumbprints is None
