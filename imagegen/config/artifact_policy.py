@@ -116,6 +116,11 @@ class PinnedUrl(Strict):
         examples=["CN=Example Corporation"],
     )
 
+    @property
+    def rule(self) -> SignerRule | None:
+        """Who must have signed it, as it is judged."""
+        return self.signer.rule if self.signer else None
+
 
 AskedOverride = Annotated[
     Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],

@@ -253,6 +253,7 @@ def _request(
         file_key=f"overrides.{meta.file_override}" if meta.file_override else "",
         published=published,
         own=override is not None,
+        signer=override.signer if override else None,
     )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from imagegen.base.errors import WARNING
 from imagegen.catalog.facts import table
-from imagegen.config.artifact_policy import PinnedUrl
 from imagegen.fetch.lock import WHOLE_FILE, LockedArtifact
 from imagegen.inspect.members import file_name
 from imagegen.plan.fitting import UnfitError, fit, stripped
@@ -131,20 +130,18 @@ def signature_requests(config: ImageConfig, evaluated: Iterable[EvaluatedStep]) 
 
 def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: UsedFiles) -> SignatureRequest | None:
     policy = config.artifacts.signatures
-    override = config.overrides.get(artifact.key.removeprefix(_OVERRIDES))
-    own = override.signer if isinstance(override, PinnedUrl) else None
-    if own is None and policy is None:
+    if artifact.signer is None and policy is None:
         return None
     general, strength = general_signers(config), policy and (policy.least_rsa_bits, policy.sha1_certificates)
     return SignatureRequest(
         artifact=artifact.name,
         used=used,
-        signers=(own.rule,) if own is not None else general,
-        key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY if general else _SECTION,
+        signers=(artifact.signer,) if artifact.signer else general,
+        key=f"{artifact.key}.signer" if artifact.signer else _GENERAL_KEY if general else _SECTION,
         override=artifact.key,
         published=None if artifact.own else find_signing(artifact.key.removeprefix(_OVERRIDES)),
         with_strength=strength not in (None, (None, True)),
-        has_own_signer=own is not None,
+        has_own_signer=artifact.signer is not None,
     )
 
 
