@@ -314,14 +314,17 @@ def _judge_script(found: Verification, rules: Sequence[SignerRule], roots: Seque
     if not may_sign(rules, signer, signature.chain):
         near = nearest(rules, signer, signature.chain)
         return JudgedScript(f"is signed by {signer.subject}, who is not an allowed signer: {near}")
-    # A private root is on the machine only if the config puts it there. Windows fetches a public one.
-    root, (public, _) = signature.root, read_public_roots()
-    if root and root.sha1 not in roots and not any(root == one.certificate for one in public):
-        return JudgedScript(
-            f"is signed by {signer.subject} below {root.subject}, which the machine does not trust: add that root to "
-            "windows.trusted_roots"
-        )
+    if fault := _root_fault(signature, roots):
+        return JudgedScript(f"is signed by {signer.subject} {fault}")
     if unreadable := _find_unreadable(signature):
         return JudgedScript(f"is signed with the certificate {unreadable.sha256}, whose name no plan can have")
     record = _record(found, signature, signer)
     return JudgedScript("", record, None if record.timestamp else min(one.not_after for one in signature.chain))
+
+
+def _root_fault(signature: Signature, roots: Sequence[str]) -> str:
+    """A private root is on the machine only if the config puts it there. Windows fetches a public one."""
+    root, (public, _) = signature.root, read_public_roots()
+    if root is None or root.sha1 in roots or any(root == one.certificate for one in public):
+        return ""
+    return f"below {root.subject}, which the machine does not trust: add that root to windows.trusted_roots"

@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -67,22 +67,6 @@ class ListedScript:
         return not self.path.startswith(SAMPLES)
 
 
-def list_scripts(
-    steps: Iterable[EvaluatedStep], sources: Sources, samples: Mapping[str, bytes]
-) -> tuple[ListedScript, ...]:
-    """The scripts of these steps, of the engine and of the cloud, and of the samples, sorted by path."""
-    steps = list(steps)
-    kinds = {PLANNED_AS.get(draft.kind, draft.kind) for step in steps for draft in step.drafts}
-    if "archive" in kinds:
-        # An override can have a layout of its own. Then the plan has single files instead of the archive.
-        kinds.add("file")
-    texts = {path: text for step in steps for path, text in step.texts.items()}
-    in_pods = {SAMPLES + path: data for path, data in samples.items()}
-    sent = {path: data for path, data in sources.scripts.items() if path.rpartition("/")[2] not in sources.boot_names}
-    files = {**needed_files(sources.guest, kinds), **texts, **sent, **in_pods}
-    return tuple(ListedScript(path, files[path]) for path in sorted(files) if is_script(path))
-
-
 @dataclasses.dataclass(frozen=True)
 class CopyFault:
     """Why a script has no signed copy that counts."""
@@ -104,16 +88,16 @@ class SignedCopies:
 def find_copies(scripts: Sequence[ListedScript], folder: Path | None, judge: ScriptJudge) -> SignedCopies:
     """Find a signed copy of each script, whatever its name in the folder. A script that has a signature of its own
     needs no copy."""
-    by_text: dict[bytes, tuple[str, bytes]] = {}
+    by_text: dict[str, tuple[str, bytes]] = {}
     by_path: dict[str, bytes] = {}
     for path, copy in _read(folder):
         by_path[path] = copy
         if is_signed(copy):
-            by_text[without_signature(copy)] = (str(folder / path) if folder else path, copy)
+            by_text[_digest(copy)] = (str(folder / path) if folder else path, copy)
     data, good, faults = {}, {}, {}
     for script in scripts:
         own = (script.path, script.data) if is_signed(script.data) else None
-        name, copy = by_text.get(without_signature(script.data)) or own or ("", b"")
+        name, copy = by_text.get(_digest(script.data)) or own or ("", b"")
         if not copy:
             faults[script.path] = _absence(script.path, by_path.get(script.path), folder)
             continue
@@ -152,6 +136,10 @@ def _read(folder: Path | None) -> Iterator[tuple[str, bytes]]:
 
 
 def _digest(data: bytes) -> str:
+    return _sha256(without_signature(data))
+
+
+def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -191,8 +179,18 @@ class SignedScripts:
 def list_own_scripts(
     spec: Spec, steps: Mapping[str, Step], sources: Sources, samples: Mapping[str, bytes]
 ) -> tuple[ListedScript, ...]:
-    """The scripts to sign. `samples` are those that run in pods."""
-    return list_scripts(evaluate_steps(with_publishers(spec, [_ANY_PUBLISHER]), steps), sources, samples)
+    """The scripts to sign, sorted by path: those of the steps, of the engine and of the cloud. `samples` are those that
+    run in pods."""
+    evaluated = evaluate_steps(with_publishers(spec, [_ANY_PUBLISHER]), steps)
+    kinds = {PLANNED_AS.get(draft.kind, draft.kind) for step in evaluated for draft in step.drafts}
+    if "archive" in kinds:
+        # An override can have a layout of its own. Then the plan has single files instead of the archive.
+        kinds.add("file")
+    texts = {path: text for step in evaluated for path, text in step.texts.items()}
+    in_pods = {SAMPLES + path: data for path, data in samples.items()}
+    sent = {path: data for path, data in sources.scripts.items() if path.rpartition("/")[2] not in sources.boot_names}
+    files = {**needed_files(sources.guest, kinds), **texts, **sent, **in_pods}
+    return tuple(ListedScript(path, files[path]) for path in sorted(files) if is_script(path))
 
 
 def copies_folder(spec: Spec) -> Path | None:
@@ -229,7 +227,7 @@ def sign_scripts(
     evaluated = tuple(_with_copies(step, found.data) for step in evaluate_steps(signed, steps))
     # PowerShell itself checks the others, when Packer runs them.
     bundled = found.data.keys() - sources.scripts.keys()
-    planned = {_digest(found.data[path]): planned_signature(records[path]) for path in sorted(bundled)}
+    planned = {_sha256(found.data[path]): planned_signature(records[path]) for path in sorted(bundled)}
     return SignedScripts(signed, evaluated, found.data, planned)
 
 
@@ -243,7 +241,7 @@ def sign_samples(spec: Spec, samples: Mapping[str, bytes], advice: str) -> dict[
 
 def _with_copies(step: EvaluatedStep, copies: Mapping[str, bytes]) -> EvaluatedStep:
     drafts = tuple(
-        dataclasses.replace(draft, fields={**draft.fields, "sha256": _digest(copies[source])})
+        dataclasses.replace(draft, fields={**draft.fields, "sha256": _sha256(copies[source])})
         if (source := str(draft.fields.get("source"))) in copies
         else draft
         for draft in step.drafts
