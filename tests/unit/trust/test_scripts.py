@@ -183,9 +183,12 @@ def test_all_missing_scripts_are_counted_and_the_first_ones_named(tmp_path: Path
     assert raised.value.details[-1] == f"and {count - 20} more"
 
 
-def test_a_root_that_the_machine_does_not_have_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("roots", ["[]", "[other.pem]"])
+def test_a_root_that_the_machine_does_not_have_is_named(tmp_path: Path, roots: str) -> None:
     """The host trusts it, by a list of its own, and the machine would not."""
-    config = write_config(tmp_path, sets=("windows.trusted_roots=[]", "artifacts.signatures.roots=root.pem"))
+    (tmp_path / "other.pem").write_bytes(signers().stranger.chain[-1].pem)
+    sets = (f"windows.trusted_roots={roots}", "artifacts.signatures.roots=root.pem")
+    config = write_config(tmp_path, sets=sets)
     sign_all(config, "aws")
     with pytest.raises(VerificationError) as raised:
         decide(config, "aws")
