@@ -60,11 +60,11 @@ from imagegen.settle.spec import Spec
 from imagegen.settle.target_keys import errors_of
 from imagegen.settle.trust import with_authorities
 from imagegen.steps.evaluate import EvaluatedStep
-from imagegen.trust.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
-from imagegen.trust.crl_use import CrlUse
-from imagegen.trust.policy import signature_requests, trust_sources
+from imagegen.trust.judge import check_own_files
+from imagegen.trust.policy import OwnFiles, SignatureRequest, find_own_files, signature_requests
+from imagegen.trust.scripts import LockedDownloads, sign_scripts
 from imagegen.trust.shipped import read_shipped
-from imagegen.trust.signature_request import SignatureRequest, TrustSources
+from imagegen.trust.sources import CrlUse, TrustSources, trust_sources, trust_without_downloads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,10 +169,6 @@ def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> De
     shipped = read_shipped(target.loaded.contents.packer, spec.provider)
     signatures = check_own_files(target.own_files, functools.partial(trust_without_downloads, spec, crls), crls)
     if spec.facts.all_signed:
-        # The libraries that read signatures are slow to import.
-        from imagegen.trust.own import sign_scripts
-        from imagegen.trust.publishers import LockedDownloads
-
         advice = sign_advice(target.loaded.file, target.name)
         downloads = LockedDownloads(target.signatures, lock.artifacts)
         to_sign = shipped.to_sign(target.cloud.boot_files)
@@ -355,7 +351,6 @@ def build_and_publish(
     lock = stored.lock
     verify_lock(target, lock, lock_file, run=run, console=console, crls=crls)
     decision = decide(target, lock, crls)
-    crls.warn_of_unused(console.warn)
     image = plan_image(target, stored, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed(), errors_of(target.spec):

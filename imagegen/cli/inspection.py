@@ -14,7 +14,7 @@ from imagegen.inspect.members import find_ambiguous, is_program
 
 if TYPE_CHECKING:
     from imagegen.inspect.inspect import InspectedFile, Inspection
-    from imagegen.trust.found_signature import FoundSignature
+    from imagegen.trust.messages import FoundSignature
 
 Override = dict[str, str]
 """The keys and values of an override."""

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 # A typing slip is one edit of a short name, and at most two of a longer one.
 _SHORT_NAME: Final = 4
 _WIDEST_LIST: Final = 200
+# The keys of earlier versions, and what holds in their place.
+_REMOVED: Final[dict[YamlPath, str]] = {
+    ("artifacts", "signatures", "msi_contents"): "imagegen no longer reads the files inside an MSI package: the "
+    "signature of the package covers them",
+}
 # Words that older YAML reads as true and false.
 _OLD_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 # The keys whose items messages do not name like the key without its s.
@@ -64,6 +69,8 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
     # With the member of a union that pydantic tried: a target's settings are those of its provider.
     tried = item["loc"]
     match kind:
+        case "extra_forbidden" if location in _REMOVED:
+            return _REMOVED[location], "remove the key"
         case "extra_forbidden":
             return f"unknown key {quoted(location[-1])}", nearest(str(location[-1]), known_keys(model, tried[:-1]))
         case "missing":

@@ -16,14 +16,14 @@ from imagegen.base.lines import counted
 from imagegen.base.parallel import results_of, run_all
 from imagegen.fetch.lock import TIME_FORM
 from imagegen.fetch.request import host_of, shown_url
-from imagegen.inspect.opened import open_artifacts
-from imagegen.trust.signature_request import place
+from imagegen.inspect.archive import open_artifacts
+from imagegen.trust.record import place
 
 if TYPE_CHECKING:
     from imagegen.fetch.lock import Lock, LockedArtifact
     from imagegen.fetch.lookup import Sources
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.inspect.opened import OpenedArtifact
+    from imagegen.inspect.archive import OpenedArtifact
 
 _NONE = "not locked"
 # What is only known about the same bytes.

@@ -45,10 +45,10 @@ from imagegen.oci.registry import ImageMirror, reject_other_images, tarball_name
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
 from imagegen.settle.target_keys import errors_of
-from imagegen.trust.config_files import check_own_files
-from imagegen.trust.crl_use import CrlUse
+from imagegen.trust.judge import check_own_files
 from imagegen.trust.policy import find_unchecked, find_unsigned, merge_requests, unsigned_downloads
-from imagegen.trust.signature_request import SignaturePolicy, reject_wrong_signers, with_roots_of
+from imagegen.trust.record import SignaturePolicy, reject_wrong_signers
+from imagegen.trust.sources import CrlUse, download_crl, make_trust, with_roots_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from imagegen.oci.names import ImageRequest, LockedImage
     from imagegen.pipeline import PreparedTarget
     from imagegen.providers import RunFacts
-    from imagegen.trust.signature_request import TrustSources
+    from imagegen.trust.sources import TrustSources
 
 _ATTEMPTS: Final = 5
 # Nothing is written, so that everything may have changed.
@@ -249,10 +249,6 @@ def _look_up(
     requests, sources = _requests(targets), _sources(targets, file, run, console, crls)
     _warn_of_unsigned(targets, old, console)
     artifacts = lock_artifacts(requests, old, sources, refresh)
-    policy = sources.signatures
-    # Other artifacts, and signed scripts, are judged by a build: a CRL may be about those.
-    if policy and policy.requests.keys() <= policy.crls.judged and not targets[0].spec.facts.all_signed:
-        policy.crls.warn_of_unused(console.warn)
     mirror = ImageMirror(targets[0].mirror_url or "", with_credentials(sources.ask, sources.private))
     images = {
         **lock_images(pulled, old, sources.ask, refresh=refresh, console=console, credentials=credentials),
@@ -321,9 +317,6 @@ def _signature_policy(
 
 
 def _load_trust(sources: TrustSources, target: PreparedTarget, run: RunFacts, console: Console, crls: CrlUse) -> Trust:
-    # What reads certificates takes long to import, and few configs need it.
-    from imagegen.trust.signature_trust import download_crl, make_trust
-
     download = functools.partial(download_crl, environ=run.environ, hosts=target.hosts, console=console)
     return make_trust(sources, datetime.datetime.fromisoformat(run.started), download, crls)
 

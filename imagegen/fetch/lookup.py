@@ -30,19 +30,24 @@ from imagegen.fetch.http import Answer, Ask, Web, find_authorities
 from imagegen.fetch.lock import TIME_FORM, Lock, LockedArtifact, recorded_redirect, release_of
 from imagegen.fetch.published import confirm
 from imagegen.fetch.request import ArtifactRequest, host_of, shown_url
-from imagegen.inspect.opened import OpenedArtifact, open_artifacts
+from imagegen.inspect.archive import OpenedArtifact, open_artifacts
 from imagegen.oci.names import ImageRequest, LockedImage
 from imagegen.oci.registry import look_up_image
 from imagegen.oci.tarball import read_image_tarball
-from imagegen.trust.signature_facts import find_differences, reject_differences
-from imagegen.trust.signature_request import SignatureError, SignaturePolicy
+from imagegen.trust.judge import check_signatures
+from imagegen.trust.record import (
+    CheckedSignatures,
+    SignatureError,
+    SignaturePolicy,
+    find_differences,
+    reject_differences,
+)
 
 if TYPE_CHECKING:
     from imagegen.authenticode.model import Trust
     from imagegen.base.console import Console
     from imagegen.fetch.credentials import PrivateHosts
     from imagegen.oci.registry import ImageMirror
-    from imagegen.trust.signatures import CheckedSignatures
 
 _NOT_FOUND: Final = 404
 # Of HTTP.
@@ -270,15 +275,10 @@ class _Lookup:
         policy, trust = self.sources.signatures, self.trust
         if policy is None or trust is None:
             return {}
-        # Few configs have a policy, and what verifies signatures takes long to import.
-        from imagegen.trust.signatures import check_signatures
-
         checked = {
-            name: check_signatures(policy.requests[name], opened[name], trust, self.parts)
+            name: check_signatures(policy.requests[name], opened[name], trust, self.parts, policy.crls)
             for name in sorted(opened.keys() & policy.requests.keys())
         }
-        policy.crls.judged.update(checked)
-        policy.crls.note(chain for one in checked.values() for chain in one.chains)
         if problems := [problem for one in checked.values() for problem in one.problems]:
             raise SignatureError(problems)
         return checked

@@ -10,6 +10,7 @@ import urllib.parse
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Literal
 
+from imagegen.authenticode.signer import SignerRule
 from imagegen.base.hosts import plain_host
 from imagegen.steps.resource import ArtifactForm
 
@@ -68,10 +69,11 @@ def find_faults(template: str, known: Collection[str]) -> Iterator[tuple[str, st
 
 @dataclasses.dataclass(frozen=True)
 class Override:
-    """An operator's own URL, which replaces the public one, and the sha256 of the artifact if the operator gave one."""
+    """An operator's own URL, which replaces the public one, and what the operator requires of it."""
 
     url: str
     sha256: str | None = None
+    signer: SignerRule | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +123,8 @@ class ArtifactRequest:
     """Where its project publishes its digest, if that is known."""
     released: str = ""
     """The day of its release, if the catalogue knows it."""
+    signer: SignerRule | None = None
+    """The only signer of its programs, if the override has one."""
 
     @property
     def is_one_file(self) -> bool:

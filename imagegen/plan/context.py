@@ -86,8 +86,8 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
     """All steps that apply, in order, evaluated."""
     context = step_context(spec)
     overrides = {
-        name: Override(override) if isinstance(override, str) else Override(override.url, override.sha256)
-        for name, override in spec.config.overrides.items()
+        name: Override(given) if isinstance(given, str) else Override(given.url, given.sha256, given.rule)
+        for name, given in spec.config.overrides.items()
     }
     order = {name: earlier for name, earlier in order_steps(steps).items() if applies(steps[name], context)}
     context["rotated_logs"] = [log for name in order for log in rotated_logs(steps[name], context)]

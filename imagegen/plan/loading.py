@@ -153,7 +153,7 @@ def _read_roots(
     if not any(path.startswith(f"{dotted(key)}[") for path in files):
         return (), []
     # Few configs have roots, and the library that reads certificates is slow to import.
-    from imagegen.trust.root_files import read_roots
+    from imagegen.trust.sources import read_roots
 
     return read_roots(document, files, key)
 

@@ -36,7 +36,7 @@ from imagegen.rehearsal.network.private_files import demands_of
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.rehearsal.winrm.observations import Cost
 from imagegen.rehearsal.winrm.server import WinRMServer
-from imagegen.trust.signature_request import ROOTS_VARIABLE
+from imagegen.trust.sources import ROOTS_VARIABLE
 
 if TYPE_CHECKING:
     import types

@@ -268,6 +268,7 @@ def _request(
         own=override is not None,
         product=meta.product or "",
         version=render_text(meta.release or meta.version or "", context),
+        signer=override.signer if override else None,
     )
 
 

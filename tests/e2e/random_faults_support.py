@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from imagegen.plan.resolve import Decision
     from imagegen.providers.aws.settings import Auth
     from imagegen.record.manifest import ImageManifest
-    from imagegen.trust.crl_use import CrlUse
+    from imagegen.trust.sources import CrlUse
 
 LABELS = {"team": "web"}
 # At an image that is on its way, until it is there.

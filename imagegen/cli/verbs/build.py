@@ -15,7 +15,7 @@ from imagegen.plan import loading
 from imagegen.plan.loading import ConfigRequest
 from imagegen.record.manifest import ImageManifest
 from imagegen.record.report import left_out_lines
-from imagegen.trust.crl_use import CrlUse
+from imagegen.trust.sources import CrlUse
 
 
 @click.command()

@@ -41,7 +41,7 @@ def catalog(table: str | None, form: str) -> None:
         shown = {name: [artifact.as_json() for artifact in artifacts] for name, artifacts in found.items()}
         lines = override_lines(found, width)
     elif table == "preset-roots":
-        from imagegen.authenticode.root_list import read_preset_roots
+        from imagegen.authenticode.trust import read_preset_roots
 
         roots = {str(root.subject): ssl.DER_cert_to_PEM_cert(root.der) for root in read_preset_roots()}
         shown, lines = roots, [line for name, pem in roots.items() for line in (f"# {name}", *pem.splitlines())]

@@ -106,7 +106,7 @@ def _find_signed_script(loaded: loading.Loaded, target: str) -> Callable[[], byt
     if not spec.facts.all_signed:
         return None
     # The libraries that read signatures are slow to import.
-    from imagegen.trust.own import sign_samples
+    from imagegen.trust.scripts import sign_samples
 
     return lambda: sign_samples(spec, scripts, pipeline.sign_advice(loaded.file, target))[POD_SCRIPT]
 

@@ -15,9 +15,7 @@ from imagegen.cli.arguments import choose_targets
 from imagegen.cli.output import print_as
 from imagegen.samples.make import sample_scripts
 from imagegen.trust.block import is_signed, without_signature
-from imagegen.trust.copies import SignedCopies
-from imagegen.trust.listing import ListedScript
-from imagegen.trust.own import list_own_scripts, look_for_copies
+from imagegen.trust.scripts import ListedScript, SignedCopies, list_own_scripts, look_for_copies
 from imagegen.trust.shipped import read_shipped
 
 
@@ -58,7 +56,7 @@ def sign_list(config: Path, target: str | None, sets: tuple[str, ...], out: Path
 
 
 def _row(script: ListedScript, copies: SignedCopies) -> dict[str, object]:
-    fault, end = copies.faults.get(script.path), copies.end(script.path)
+    fault, judged = copies.faults.get(script.path), copies.judged.get(script.path)
     return {
         "path": script.path,
         "sha256": hashlib.sha256(script.data).hexdigest(),
@@ -66,7 +64,7 @@ def _row(script: ListedScript, copies: SignedCopies) -> dict[str, object]:
         "needed_by": "build" if script.on_image else "samples",
         "signed": fault is None,
         "reason": fault.text if fault else "",
-        "signed_until": end.strftime("%Y-%m-%d") if end else None,
+        "signed_until": judged.end.strftime("%Y-%m-%d") if judged and judged.end else None,
     }
 
 

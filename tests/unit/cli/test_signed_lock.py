@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import hashlib
 import io
 import json
@@ -23,8 +22,6 @@ from imagegen.fetch.lock import Lock
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
-from imagegen.trust.crl_use import CrlUse
-from tests.authenticode.pki import make_crl, make_root
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
 from tests.signing_support import StampedSigner, signers
@@ -223,29 +220,6 @@ def test_a_plan_needs_all_scripts_signed(web: Web, command: Command, verb: str) 
     folder = SHIPPED.parent / "not-there"
     assert f"  common.psm1: the folder {folder} does not exist" in err
     assert f"hint: run `imagegen sign-list {SHIPPED} --target aws --out DIR`" in err
-
-
-def test_a_list_that_is_about_no_signature_is_warned_of(web: Web, command: Command, tmp_path: Path) -> None:
-    web.files[OTHER_CRL] = make_crl(
-        make_root("CN=Other Root"), until=datetime.datetime(2999, 1, 1, tzinfo=datetime.UTC)
-    )
-    lists = f"artifacts.signatures.crls=[{CRL}, {OTHER_CRL}]"
-    code, _, err = command("lock", lists)
-    warning = f"warning: the CRL {OTHER_CRL} of artifacts.signatures.crls is about none of the signatures"
-    assert (code, err.count(warning), f"the CRL {CRL} " in err) == (0, 1, False), err
-    # Nothing was judged by this run: nothing is known.
-    assert "is about none" not in command("lock", lists)[2]
-    target = pipeline.prepare_target(load_today(SHIPPED, *SETS, lists), "aws")
-    run, said, crls = make_run_facts(()), list[str](), CrlUse()
-    lock = locking.read_lock_for(target, tmp_path / "x.lock.json")
-    locking.verify_lock(
-        target, lock, tmp_path / "x.lock.json", run=run, console=Console(io.StringIO(), plain=True), crls=crls
-    )
-    crls.warn_of_unused(said.append)
-    crls.warn_of_unused(said.append)
-    assert crls.used == {CRL}
-    (only,) = said
-    assert OTHER_CRL in only
 
 
 def test_a_lock_without_signatures_is_completed_from_the_cache(web: Web, command: Command, tmp_path: Path) -> None:

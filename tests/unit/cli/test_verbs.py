@@ -15,7 +15,7 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.authenticode.certificates import read_pem
-from imagegen.authenticode.root_list import read_preset_roots
+from imagegen.authenticode.trust import read_preset_roots
 from imagegen.base import contents, errors
 from imagegen.base.errors import ConfigError, ExitCode, ImagegenError, Problem
 from imagegen.build.packer import OnError

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.model import Trust
+from imagegen.authenticode.model import MalformedData, Trust
 from imagegen.authenticode.trust import LARGEST_BUNDLE, load_trust
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError
