@@ -34,11 +34,10 @@ from imagegen.fetch.request import ArtifactRequest
 from imagegen.inspect.archive import OpenedArtifact, open_artifacts
 from imagegen.oci.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.oci.image_tarball import read_image_tarball
-from imagegen.trust.judge import check_signatures
+from imagegen.trust.judge import SignaturePolicy, check_signatures
 from imagegen.trust.record import (
     CheckedSignatures,
     SignatureError,
-    SignaturePolicy,
     find_differences,
     reject_differences,
 )

@@ -77,13 +77,8 @@ LAZY = {
     ("imagegen.fetch.connection", "httpx"),
     ("imagegen.build.progress", "imagegen.build.live_display"),
     *(("imagegen.base.console", name) for name in ("rich.console", "rich.progress", "rich.table")),
-    ("imagegen.plan.loading", "imagegen.plan.context"),
     ("imagegen.plan.loading", "imagegen.trust.sources"),
-    ("imagegen.trust.config_files", "imagegen.trust.judge"),
     ("imagegen.cli.verbs.samples", "imagegen.trust.scripts"),
-    ("imagegen.plan.loading", "imagegen.fetch.policy"),
-    ("imagegen.plan.loading", "imagegen.plan.open_folders"),
-    ("imagegen.plan.loading", "imagegen.trust.policy"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
     *(
@@ -441,7 +436,7 @@ def libraries_of(start: str) -> set[str]:
     ("module", "libraries"),
     [
         ("imagegen.cli.main", {"click"}),
-        ("imagegen.cli.verbs.validate", {"click", "pydantic", "ruamel", "typing_extensions"}),
+        ("imagegen.cli.verbs.validate", {"click", "jinja2", "pydantic", "ruamel", "typing_extensions"}),
         # Whoever reads a rule about signers, or a verdict, need not verify anything.
         *((f"imagegen.authenticode.{name}", set()) for name in ("model", "signer")),
         # The registry imports these when a config is validated.
