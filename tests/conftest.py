@@ -155,7 +155,7 @@ def _evaluate_step_once(
     with_types = marshal.dumps(
         (
             evaluate._visible(step, values),
-            [(name, one.url, one.sha256) for name, one in overrides.items()],
+            [(name, repr(one)) for name, one in overrides.items()],
             [(name, one.name, one.data) for name, one in own_files.items()],
         ),
         2,  # later versions write equal values in several ways

@@ -45,9 +45,9 @@ from imagegen.oci.registry import ImageMirror, reject_other_images, tarball_name
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
 from imagegen.settle.target_keys import errors_of
-from imagegen.trust.judge import check_own_files
+from imagegen.trust.judge import SignaturePolicy, check_own_files
 from imagegen.trust.policy import find_unchecked, find_unsigned, merge_requests, unsigned_downloads
-from imagegen.trust.record import SignaturePolicy, reject_wrong_signers
+from imagegen.trust.record import reject_wrong_signers
 from imagegen.trust.sources import CrlUse, download_crl, make_trust, with_roots_of
 
 if TYPE_CHECKING:

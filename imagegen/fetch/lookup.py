@@ -34,11 +34,10 @@ from imagegen.inspect.archive import OpenedArtifact, open_artifacts
 from imagegen.oci.names import ImageRequest, LockedImage
 from imagegen.oci.registry import look_up_image
 from imagegen.oci.tarball import read_image_tarball
-from imagegen.trust.judge import check_signatures
+from imagegen.trust.judge import SignaturePolicy, check_signatures
 from imagegen.trust.record import (
     CheckedSignatures,
     SignatureError,
-    SignaturePolicy,
     find_differences,
     reject_differences,
 )

@@ -30,21 +30,23 @@ from imagegen.trust.record import (
     CheckedSignatures,
     SignatureError,
     SignatureProblem,
+    judge_records,
     may_sign,
     place,
     planned_signature,
+    reject_wrong_signers,
     wrong_signer,
 )
-from imagegen.trust.sources import ROOTS_KEY, trust_sources
+from imagegen.trust.sources import ROOTS_KEY, CrlUse, trust_sources
 
 if TYPE_CHECKING:
     from imagegen.authenticode.model import Catalogue, Certificate, Signature, Trust
     from imagegen.authenticode.signer import SignerRule
+    from imagegen.fetch.lock import LockedArtifact
     from imagegen.inspect.archive import OpenedArtifact
     from imagegen.plan.model import PlannedSignature
     from imagegen.settle.spec import Spec
     from imagegen.trust.policy import OwnFiles, SignatureRequest
-    from imagegen.trust.sources import CrlUse
 
     ScriptJudge = Callable[[str, bytes], "JudgedScript"]
 
@@ -54,6 +56,31 @@ _CATALOGUE: Final = ".cat"
 _EXTENSIONS: Final = frozenset({*_PROGRAMS, *COMMENTS, _CATALOGUE})
 _STARTS: Final = (b"MZ", bytes.fromhex("d0cf11e0a1b11ae1"))
 _LONGEST_NAME: Final = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class SignaturePolicy:
+    """What must be signed in the artifacts of a config, by their names, and what is trusted."""
+
+    requests: Mapping[str, SignatureRequest]
+    roots: frozenset[str] | None
+    """The sha256 of the only trusted roots. None: those of Microsoft's programme."""
+    load_trust: Callable[[], Trust]
+    """Reads the roots, and downloads CRLs."""
+    crls: CrlUse = dataclasses.field(default_factory=CrlUse)
+
+    def knows(self, name: str, entry: LockedArtifact) -> bool:
+        """Whether what the lock says of an artifact is enough to judge it. Then `reject_locked` does."""
+        request = self.requests.get(name)
+        return request is None or (judge_records(request, entry) is not None and self._has_trusted_roots(entry))
+
+    def reject_locked(self, entries: Mapping[str, LockedArtifact]) -> None:
+        """Reject entries whose signers may not sign."""
+        reject_wrong_signers(self.requests, entries)
+
+    def _has_trusted_roots(self, entry: LockedArtifact) -> bool:
+        found = {signature.root.thumbprint for signature in (entry.signed or {}).values()}
+        return self.roots is None or found <= self.roots
 
 
 @dataclasses.dataclass(frozen=True)

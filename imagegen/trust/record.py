@@ -6,7 +6,7 @@ refuses those that differ from the bytes."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from imagegen.authenticode.model import Name
@@ -16,10 +16,8 @@ from imagegen.base.lines import counted
 from imagegen.fetch.lock import LockedIssuer, LockedSignature
 from imagegen.plan.model import PlannedSignature
 from imagegen.trust.messages import find_rule
-from imagegen.trust.sources import CrlUse
 
 if TYPE_CHECKING:
-    from imagegen.authenticode.model import Trust
     from imagegen.authenticode.signer import KnownCertificate, SignerRule
     from imagegen.fetch.lock import LockedArtifact
     from imagegen.trust.policy import SignatureRequest
@@ -70,31 +68,6 @@ class CheckedSignatures:
     signed: dict[str, LockedSignature]
     not_programs: list[str]
     problems: tuple[SignatureProblem, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class SignaturePolicy:
-    """What must be signed in the artifacts of a config, by their names, and what is trusted."""
-
-    requests: Mapping[str, SignatureRequest]
-    roots: frozenset[str] | None
-    """The sha256 of the only trusted roots. None: those of Microsoft's programme."""
-    load_trust: Callable[[], Trust]
-    """Reads the roots, and downloads CRLs."""
-    crls: CrlUse = dataclasses.field(default_factory=CrlUse)
-
-    def knows(self, name: str, entry: LockedArtifact) -> bool:
-        """Whether what the lock says of an artifact is enough to judge it. Then `reject_locked` does."""
-        request = self.requests.get(name)
-        return request is None or (judge_records(request, entry) is not None and self._has_trusted_roots(entry))
-
-    def reject_locked(self, entries: Mapping[str, LockedArtifact]) -> None:
-        """Reject entries whose signers may not sign."""
-        reject_wrong_signers(self.requests, entries)
-
-    def _has_trusted_roots(self, entry: LockedArtifact) -> bool:
-        found = {signature.root.thumbprint for signature in (entry.signed or {}).values()}
-        return self.roots is None or found <= self.roots
 
 
 def may_sign(rules: Sequence[SignerRule], signer: KnownCertificate, chain: Sequence[KnownCertificate]) -> bool:

@@ -77,7 +77,6 @@ LAZY = {
     ("imagegen.build.progress", "imagegen.build.live_display"),
     *(("imagegen.base.console", name) for name in ("rich.console", "rich.progress", "rich.table")),
     ("imagegen.plan.loading", "imagegen.trust.sources"),
-    ("imagegen.trust.config_files", "imagegen.trust.judge"),
     ("imagegen.cli.verbs.samples", "imagegen.trust.scripts"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),

@@ -19,8 +19,9 @@ from imagegen.fetch.http import Answer, Web
 from imagegen.fetch.lock import WHOLE_FILE, Lock, LockedIssuer
 from imagegen.fetch.lookup import KEEP, Refresh, Sources, lock_artifacts, verify_signatures
 from imagegen.fetch.request import ArtifactRequest
+from imagegen.trust.judge import SignaturePolicy
 from imagegen.trust.policy import SignatureRequest
-from imagegen.trust.record import SignatureError, SignaturePolicy
+from imagegen.trust.record import SignatureError
 from tests.authenticode.pki import LATER, make_root, make_signer, pki
 from tests.authenticode.signing import sign_pe
 from tests.authenticode.support import changed, fixture, trust
