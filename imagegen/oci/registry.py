@@ -22,7 +22,7 @@ import pydantic
 
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.hosts import HostPolicy
-from imagegen.fetch.credentials import Address
+from imagegen.fetch.credentials import Address, basic_credentials, read_values
 from imagegen.fetch.request import ArtifactRequest
 from imagegen.oci.names import (
     INDEX,
@@ -204,36 +204,11 @@ _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 
 
 def read_credentials(names: Mapping[str, Mapping[str, str]], environ: Mapping[str, str]) -> dict[str, str]:
-    """The credentials of each registry, as HTTP's Basic scheme has them: the base64 of `user:password`.
-
-    `names` has the names of the variables of each registry.
-    """
-    found = {}
-    for registry, variables in names.items():
-        missing = [name for name in variables.values() if not environ.get(name)]
-        if missing:
-            raise ConfigError(
-                f"registry_credentials: {' and '.join(missing)} must have the credentials of {registry}, and "
-                f"{'is' if len(missing) == 1 else 'are'} not set",
-                hint=f"set {' and '.join(missing)} in the environment of imagegen",
-            )
-        user_name = variables["username_env"]
-        invalid = [name for name in variables.values() if not _is_line(environ[name])]
-        invalid += [user_name] if ":" in environ[user_name] and user_name not in invalid else []
-        if invalid:
-            # The value is not shown: the variable may hold another secret by mistake.
-            raise ConfigError(
-                f"registry_credentials: the credentials of {registry} are not valid: see {' and '.join(invalid)}",
-                hint=f"both variables must be one line of UTF-8 text, and {user_name} must have no colon",
-            )
-        user, password = environ[user_name], environ[variables["password_env"]]
-        found[registry] = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return found
-
-
-def _is_line(text: str) -> bool:
-    """Whether it is one line of UTF-8. Python shows each other byte of a variable as a surrogate."""
-    return not any(letter < " " or "\ud800" <= letter <= "\udfff" for letter in text)
+    """The credentials of each registry in the form of HTTP's Basic scheme. `names` has those of its variables."""
+    return {
+        registry: basic_credentials(read_values("registry_credentials", registry, variables, environ))
+        for registry, variables in names.items()
+    }
 
 
 def builder_variable(credentials: Mapping[str, str], *, for_docker: bool) -> str:
