@@ -21,7 +21,7 @@ from imagegen.base.files import write_tree
 from imagegen.base.hosts import HostPolicy
 from imagegen.build.doctor import reject_failed_checks
 from imagegen.build.folders import BuildFolder
-from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
+from imagegen.build.packer import CloudSide, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
 from imagegen.build.toolchain import Toolchain
 from imagegen.build.tools import find_tools
@@ -251,7 +251,7 @@ def _builder_secrets(plan: BuildPlan, run: RunFacts) -> tuple[dict[str, str], tu
 
 
 def build(
-    image: PlannedImage, tools: Toolchain, run: RunFacts, console: Console, on_error: OnError | None = None
+    image: PlannedImage, tools: Toolchain, run: RunFacts, console: Console, on_error: str = "cleanup"
 ) -> CloudImage:
     """Build the image in the build region with Packer, on the first builder size that is available."""
     plan, folder, cloud = image.plan, image.folder, provider(image.plan.image.provider)
@@ -265,7 +265,7 @@ def build(
         secrets, hidden = _builder_secrets(plan, run)
         with (
             VerdictPipe(folder.verdict_pipe, lambda: judge_report(report, plan)) as verdict,
-            show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display,
+            show_build(console, plan.build.target) as display,
         ):
             return build_tree(
                 *(tools, folder.tree),
@@ -275,7 +275,7 @@ def build(
                 display=display,
                 timeout_s=plan.build.longest_s,
                 cloud=dataclasses.replace(_cloud_side(plan), secret_texts=hidden),
-                on_error=on_error or OnError(),
+                on_error=on_error,
                 verdict=verdict,
             )
 
@@ -339,7 +339,7 @@ def build_and_publish(
     console: Console,
     rebuild: bool,
     with_publish: bool,
-    on_error: OnError | None = None,
+    on_error: str = "cleanup",
     frozen: bool = False,
     stored: StoredLock | None = None,
     crls: CrlUse | None = None,

@@ -4,7 +4,6 @@ The output of a build goes to the display, as progress, and to the log. Touches 
 """
 
 import collections
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -46,10 +45,6 @@ _TWO_ERRORS = re.compile(r"Cleanup failed: (?P<why>.*?)\. Original Provisioning 
 _ABORTED = re.compile(
     r'Step "\w+" failed, aborting\.\.\.|Interrupted, aborting\.\.\.|aborted: skipping cleanup of step '
 )
-# The line before Packer's question: the question itself has no line of its own.
-_FAILED_STEP = re.compile(r'Step "(?P<step>\w+)" failed')
-_ARTIFACTS: Final = "==> Builds finished. The artifacts of successful builds are:"
-_SUMMARY = re.compile(r"--> [A-Za-z0-9_.-]+: (?P<text>.*)")
 _REJECTED_HINT: Final = (
     "run the same command again; if the report is rejected again, something changes the machine during the build: "
     "the report is in the folder `reports` beside the log"
@@ -87,12 +82,10 @@ class BuildOutput:
         secrets: tuple[str, ...],
         traces: str,
         guest_logs: Path,
-        on_question: Callable[[str], None] | None = None,
     ) -> None:
         self._log = log
         self._display = display
         self._scrub = functools.partial(scrub, secrets=secrets)
-        self._on_question = on_question
         self._guest_logs = GuestLogs(guest_logs, functools.partial(scrub, secrets=secrets))
         self._traces = re.compile(traces)
         self.traced: dict[str, None] = {}
@@ -101,7 +94,6 @@ class BuildOutput:
         self._errors: list[str] = []
         self._rejections: list[str] = []
         self._ids: list[str] = []
-        self._summary: str | None = None
         self.culprit: ResourceEvent | PhaseEvent | None = None
         self._cancelled_cleanly = False
         self.aborted = False
@@ -136,11 +128,11 @@ class BuildOutput:
 
     @property
     def artifact(self) -> str:
-        """The id of the builder's artifact or, where Packer's output is not machine-readable, the text about it.
+        """The id of the builder's artifact, which contains the cloud's id of the image. Empty without an artifact.
 
-        Both contain the cloud's id of the image. Artifacts of post-processors come after it. Empty without an artifact.
+        Artifacts of post-processors come after it.
         """
-        return self._ids[0] if self._ids else self._summary or ""
+        return self._ids[0] if self._ids else ""
 
     def failure(self, log: Path, why: str = "", hint: str = "", rejection: str | None = None) -> BuildError:
         """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log.
@@ -223,16 +215,7 @@ class BuildOutput:
             self._rejections.append(rejection["text"])
         if not output.target and output.error and output.text.startswith("Error: "):
             self._errors.append(output.text.removeprefix("Error: "))
-        if not output.target and output.text.startswith(_ARTIFACTS):
-            # Without -machine-readable this summary is the only place that names the artifact.
-            self._summary = ""
-        elif self._summary is not None and not output.target:
-            self._summary += f"{output.text}\n"
-        elif self._on_question is not None and (summary := _SUMMARY.fullmatch(output.text)):
-            self._errors.append(summary["text"])
         self._display.show_output(output)
-        if self._on_question is not None and (failed := _FAILED_STEP.fullmatch(output.text)):
-            self._on_question(failed["step"])
 
 
 _VALIDATE_TIMEOUT_S: Final = 300
@@ -241,8 +224,6 @@ _VALIDATE_TIMEOUT_S: Final = 300
 # 24.
 _NOT_STARTED: Final = re.compile("plugin exited before we could connect|Error starting plugin server")
 _LONGEST_TMPDIR: Final = 80
-# The user may take any time to answer a question.
-_A_YEAR_S: Final = 365.0 * 24 * 3600
 # A cloud takes minutes to delete a machine, and Packer prints nothing meanwhile.
 CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
 
@@ -261,16 +242,6 @@ class CloudSide:
     """How to find and delete the resources that Packer did not delete."""
     secret_texts: tuple[str, ...] = ()
     """Other texts that no output may hold."""
-
-
-@dataclasses.dataclass(frozen=True)
-class OnError:
-    """What Packer does with its machine when a build fails."""
-
-    choice: str = "cleanup"
-    """Packer's option: `cleanup`, `abort` or `ask`."""
-    ask: Callable[[str], str] | None = None
-    """For `ask`: takes the step that failed and returns Packer's answer: c, a or r."""
 
 
 def validate_tree(
@@ -307,33 +278,28 @@ def build_tree(
     display: Display,
     timeout_s: float,
     cloud: CloudSide = CloudSide(),
-    on_error: OnError = OnError(),
+    on_error: str = "cleanup",
     verdict: VerdictPipe | None = None,
     stream: ProgramStreamer = process.stream,
 ) -> str:
     """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
-    ask = on_error.ask
-    # With -machine-readable Packer does not ask.
-    flags = [*([] if ask else ["-machine-readable"]), f"-on-error={on_error.choice}", "-color=false", "."]
+    flags = ["-machine-readable", f"-on-error={on_error}", "-color=false", "."]
     names = cloud.names | cloud.secret_names | {"PACKER_LOG"}
     secrets = environment.secret_values({**environ, **variables}, cloud.secret_names, cloud.secret_texts)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with BuildLog(log) as file, contextlib.ExitStack() as opened:
-        terminal = opened.enter_context(process.Terminal()) if ask else None
-        on_question = (lambda step: terminal.answer(ask(step))) if ask and terminal else None
-        output = BuildOutput(file, display, secrets, cloud.traces, log.with_name(FILE), on_question)
+    with BuildLog(log) as file:
+        output = BuildOutput(file, display, secrets, cloud.traces, log.with_name(FILE))
         try:
             code = stream(
                 [tools.packer, "build", *flags],
                 environ=environment.build_environment(environ, tools.environment, variables, names),
                 cwd=tree,
-                timeout=_A_YEAR_S if ask else timeout_s,
+                timeout=timeout_s,
                 on_line=output.add_line,
                 on_error_line=output.add_error_line,
                 **({"watch": verdict.answer} if verdict else {}),
                 grace=CLEAN_UP,
                 orphan=Orphan(CLEAN_UP, str(log), secrets),
-                terminal=terminal,
             )
         except KeyboardInterrupt:
             for line in _leftovers_lines(output, tree, cloud, log):

@@ -54,21 +54,6 @@ class Completed:
     stderr: str
 
 
-class Terminal(contextlib.AbstractContextManager["Terminal"]):
-    """A terminal on which a program may ask questions, and on which this process answers."""
-
-    def __init__(self) -> None:
-        self.ends = os.openpty()
-
-    def answer(self, text: str) -> None:
-        """Type a line."""
-        os.write(self.ends[0], f"{text}\r".encode())
-
-    def __exit__(self, *_: object) -> None:
-        for end in self.ends:
-            os.close(end)
-
-
 class ProgramRunner(Protocol):
     """The type of `run`, which a test may replace."""
 
@@ -93,7 +78,6 @@ class ProgramStreamer(Protocol):
         watch: Callable[[], None] | None = None,
         grace: Grace = SHORT_GRACE,
         orphan: Orphan = _NOT_LOGGED,
-        terminal: Terminal | None = None,
     ) -> int:
         """Run a program to its end, and handle its output line by line."""
 
@@ -122,13 +106,11 @@ def stream(
     watch: Callable[[], None] | None = None,
     grace: Grace = SHORT_GRACE,
     orphan: Orphan = _NOT_LOGGED,
-    terminal: Terminal | None = None,
 ) -> int:
     """Run a long program and pass on each line of its output at once.
 
     Lines of its standard error go to `on_error_line`, or to `on_line` where that is not given. `watch` is called
-    repeatedly while the program runs. An exception of `watch` or `on_line` ends the program. A `terminal` is the
-    program's /dev/tty.
+    repeatedly while the program runs. An exception of `watch` or `on_line` ends the program.
 
     Ctrl-C, SIGTERM, a closed terminal, the deadline (TimeoutError) and such an exception all end the program the same
     way: its group gets one SIGINT, lines are still passed on during its grace period, what remains is killed, and the
@@ -144,7 +126,7 @@ def stream(
                 theirs.callback(os.close, writing)
                 listeners[reading] = listener
                 written.append(writing)
-            task = _task(argv, environ, orphan, listeners, terminal)
+            task = _task(argv, environ, orphan, listeners)
             child = closing.enter_context(_Child(task, cwd, (written[0], written[-1])))
         pump = Pump(listeners)
         closing.callback(pump.close)
@@ -252,7 +234,7 @@ class _Child(contextlib.AbstractContextManager["_Child"]):
                     stdout=written[0],
                     stderr=written[1],
                     cwd=cwd,
-                    pass_fds=[*task.outputs, *task.terminal],
+                    pass_fds=task.outputs,
                     # A session of its own: the terminal's Ctrl-C reaches this process only, which passes it on once.
                     start_new_session=True,
                 )
@@ -331,13 +313,11 @@ def _task(
     environ: Mapping[str, str],
     orphan: Orphan = _NOT_LOGGED,
     outputs: Iterable[int] = (),
-    terminal: Terminal | None = None,
 ) -> Task:
     return Task(
         argv=[_text(part) for part in argv],
         environ={_text(name): _text(value) for name, value in environ.items()},
         outputs=list(outputs),
-        terminal=list(terminal.ends) if terminal else [],
         orphan=dataclasses.replace(orphan, log=_text(orphan.log)),
     )
 

@@ -29,9 +29,9 @@ class Display(Protocol):
 
 
 @contextlib.contextmanager
-def show_build(console: Console, target: str, *, drawn: bool = True) -> Iterator[Display]:
+def show_build(console: Console, target: str) -> Iterator[Display]:
     """The display for one target: drawn on a terminal, lines elsewhere."""
-    if console.plain or console.quiet or not drawn:
+    if console.plain or console.quiet:
         yield LineDisplay(console, target)
         return
     from imagegen.build.live_display import draw_build

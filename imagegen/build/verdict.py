@@ -34,7 +34,7 @@ class VerdictPipe(contextlib.AbstractContextManager["VerdictPipe"]):
         return {"verdict_pipe": str(self._file)}
 
     def answer(self) -> None:
-        """Judge the report if Packer is waiting for the verdict. Packer may ask again, with --on-error=ask."""
+        """Judge the report if Packer is waiting for the verdict."""
         try:
             pipe = os.open(self._file, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:

@@ -6,7 +6,6 @@
 import datetime
 import os
 import secrets
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +15,6 @@ import click
 from imagegen import pipeline
 from imagegen.base.console import Console, make_console
 from imagegen.base.errors import ConfigError, ImagegenError, ToolError
-from imagegen.base.lines import one_line
-from imagegen.build.packer import OnError
 from imagegen.cli.messages import messages
 from imagegen.cli.options import REHEARSAL_LABEL, load_config, parse_labels, today
 from imagegen.cli.output import error_text, print_as, print_manifest
@@ -128,27 +125,6 @@ def open_console(*, plain: bool, quiet: bool) -> Console:
     console = make_console(plain=True if plain else None, quiet=quiet)
     messages().console = console
     return console
-
-
-def parse_on_error(choice: str, *, rehearse: bool) -> OnError:
-    """What Packer does with the machine of a failed build. `ask` needs a terminal."""
-    if choice != "ask":
-        return OnError(choice)
-    if rehearse:
-        raise click.UsageError("a rehearsal does not ask: use --on-error=abort, or leave it out")
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("--on-error=ask needs a terminal: use --on-error=abort to keep the machine")
-    return OnError(choice, _ask_what_to_do)
-
-
-def _ask_what_to_do(step: str) -> str:
-    """A letter of Packer's own question. At the end of the input it is the safe one."""
-    question = f"{step} failed: [c] clean up, [a] abort and keep the machine, [r] run the step again? "
-    answer = ""
-    while answer not in ("c", "a", "r"):
-        click.echo(one_line(question), err=True, nl=False)
-        answer = (sys.stdin.readline() or "c").strip().lower()
-    return answer
 
 
 def make_run_facts(labels: Sequence[str]) -> RunFacts:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pydantic
 
 from imagegen.base.errors import BuildError, ImagegenError, RefusedError
-from imagegen.build.packer import OnError, PackerError
+from imagegen.build.packer import PackerError
 from imagegen.leftovers import journal
 from imagegen.leftovers.journal import Entry, RecordedRun
 from imagegen.leftovers.sweep import Place, Swept, leftovers_of, place_of
@@ -31,13 +31,11 @@ if TYPE_CHECKING:
 
 # For Packer's clean-up, and for clocks that differ.
 _MARGIN_S: Final = 3600
-# A build that asks the user has no deadline. After this time nobody will answer.
-_ANSWER_S: Final = 7 * 24 * 3600
 
 
 @contextlib.contextmanager
 def record_in_journal(
-    plan: BuildPlan, folder: Path, out: Path, run: RunFacts, console: Console, on_error: OnError | None = None
+    plan: BuildPlan, folder: Path, out: Path, run: RunFacts, console: Console, on_error: str = "cleanup"
 ) -> Iterator[RunFacts]:
     """Record a run until it ends, and yield it with its expiry. Warns of leftovers: of earlier runs below `out` before
     the run, and of its own if it succeeds, or if its build fails and nothing was to be kept.
@@ -74,13 +72,10 @@ def reject_claimed(out: Path, run: RunFacts) -> None:
             )
 
 
-def _entry_for(plan: BuildPlan, run: RunFacts, on_error: OnError | None) -> Entry:
+def _entry_for(plan: BuildPlan, run: RunFacts, on_error: str) -> Entry:
     """The journal's entry. `expires_at` is after the deadline of Packer, even if it tries every size."""
     cloud = provider(plan.image.provider)
     longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan.settings)) + _MARGIN_S
-    choice = on_error.choice if on_error else "cleanup"
-    if choice == "ask":
-        longest_s += _ANSWER_S
     expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=longest_s)
     return Entry(
         run_id=run.id,
@@ -90,7 +85,7 @@ def _entry_for(plan: BuildPlan, run: RunFacts, on_error: OnError | None) -> Entr
         place=cloud.place(plan.settings, run).model_dump(mode="json"),
         started=run.started,
         expires_at=expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        on_error=choice,
+        on_error=on_error,
         claim=cloud.claim(plan, run) if cloud.claim else "",
     )
 

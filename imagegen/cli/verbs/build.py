@@ -7,7 +7,6 @@ import click
 
 from imagegen import pipeline
 from imagegen.base.console import Console
-from imagegen.build.packer import OnError
 from imagegen.cli import arguments, options
 from imagegen.fetch.lock import StoredLock
 from imagegen.pipeline import PreparedTarget
@@ -45,10 +44,10 @@ from imagegen.trust.crl_use import CrlUse
 @click.option("--rebuild", is_flag=True, help="Build even if the cloud has an image with this identity.")
 @click.option(
     "--on-error",
-    type=click.Choice(["cleanup", "abort", "ask"]),
+    type=click.Choice(["cleanup", "abort"]),
     default="cleanup",
     show_default=True,
-    help="What Packer does with its machine if the build fails: delete it, keep it, or ask on the terminal.",
+    help="What Packer does with its machine if the build fails: delete it, or keep it.",
 )
 @click.option(
     "--format",
@@ -85,7 +84,6 @@ def build(
     After a failure run the same command again: finished images and copies are kept.
     """
     console = arguments.open_console(plain=plain, quiet=quiet)
-    on_failure = arguments.parse_on_error(on_error, rehearse=rehearse)
     request = ConfigRequest(config, options.today(), sets)
     # In a rehearsal the child process prints that there are warnings.
     loaded = loading.load(request) if rehearse else options.load_config(config, sets)
@@ -102,7 +100,7 @@ def build(
         arguments.process_targets(targets, process, form)
         return
     builds = _Builds(
-        *(config, lock_file, labels, out, console, on_failure),
+        *(config, lock_file, labels, out, console, on_error),
         rebuild=rebuild,
         with_publish=not no_publish,
         frozen=frozen,
@@ -119,7 +117,7 @@ class _Builds:
     labels: tuple[str, ...]
     out: Path
     console: Console
-    on_failure: OnError
+    on_error: str
     rebuild: bool
     with_publish: bool
     frozen: bool
@@ -150,7 +148,7 @@ class _Builds:
             console=self.console,
             rebuild=self.rebuild,
             with_publish=self.with_publish,
-            on_error=self.on_failure,
+            on_error=self.on_error,
             frozen=self.frozen,
             # The last one has the entries of all targets.
             stored=self.locks[-1] if self.locks else None,

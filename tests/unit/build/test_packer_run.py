@@ -11,9 +11,8 @@ import pytest
 
 from imagegen.base.errors import BuildError, RefusedError, ToolError
 from imagegen.build.events import BrokenEvent, GuestEvent
-from imagegen.build.packer import BuildOutput, CloudSide, OnError, PackerError, build_tree, validate_tree
-from imagegen.build.packer_output import BuildLog
-from imagegen.build.process import Completed, Terminal
+from imagegen.build.packer import CloudSide, PackerError, build_tree, validate_tree
+from imagegen.build.process import Completed
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
 from imagegen.build.verdict import VerdictPipe
@@ -100,11 +99,10 @@ def build(
         watch: Callable[[], None] | None = None,
         grace: Grace = _NEVER,
         orphan: Orphan = _NOT_LOGGED,
-        terminal: Terminal | None = None,
     ) -> int:
         assert (on_error_line is not None, watch) == (True, verdict.answer if verdict else None)
         flags = ["-machine-readable", f"-on-error={on_error}", "-color=false"]
-        assert (list(map(str, argv)), terminal) == (["/t/packer", "build", *flags, "."], None)
+        assert list(map(str, argv)) == ["/t/packer", "build", *flags, "."]
         assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
         assert sorted(environ) == sorted({"CHECKPOINT_DISABLE", "PKR_VAR_a", *sees})
         # A cloud takes minutes to delete a machine, whether or not anybody is there to hear of it.
@@ -128,7 +126,7 @@ def build(
         display=display or Deaf(),
         timeout_s=9,
         cloud=CloudSide(frozenset({"ARM_*"}), frozenset(), r"\bi-[0-9a-f]+|\bpacker_\w+", "delete it by hand"),
-        on_error=OnError(on_error),
+        on_error=on_error,
         verdict=verdict,
         stream=stream,
     )
@@ -137,18 +135,6 @@ def build(
 def test_the_artifact_is_what_packer_says(tmp_path: Path) -> None:
     built = build(tmp_path, [phase("started"), resource("changed"), phase("finished"), *_ARTIFACT, *_EPILOGUE])
     assert built == "us-east-1:ami-1,us-west-2:ami-2"
-
-
-def test_where_packer_asks_the_artifact_is_what_it_tells_people(tmp_path: Path) -> None:
-    told = ["", "==> Builds finished. The artifacts of successful builds are:", *_TOLD]
-    with BuildLog(tmp_path / "packer.log") as log:
-        output = BuildOutput(log, Deaf(), (), "(?!)", tmp_path / "guest-logs.zip", on_question=pytest.fail)
-        for line in ("==> amazon-ebs.image: AMI: ami-9", *told[:1]):
-            output.add_line(line)
-        assert output.artifact == ""
-        for line in told:
-            output.add_line(line)
-    assert output.artifact.splitlines() == _TOLD
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from imagegen import pipeline
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError, VerificationError
-from imagegen.build.packer import OnError, PackerError
+from imagegen.build.packer import PackerError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.cli.main import cli
 from imagegen.fetch import locking
@@ -201,7 +201,7 @@ def build(
     numbers = itertools.count()
 
     def built(
-        *, with_publish: bool = True, rebuild: bool = False, out: str = "out", on_error: OnError | None = None
+        *, with_publish: bool = True, rebuild: bool = False, out: str = "out", on_error: str = "cleanup"
     ) -> ImageManifest:
         return pipeline.build_and_publish(
             target,
@@ -682,7 +682,7 @@ def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(
 ) -> None:
     world.packer_fails = True
     with pytest.raises(BuildError):
-        build(on_error=OnError("abort"))
+        build(on_error="abort")
     [kept] = read_runs(tmp_path / "out", pytest.fail)
     assert kept.keeps_leftovers
     until = kept.entry.expires_at
