@@ -23,6 +23,7 @@ from imagegen.base.files import replace_folder
 from imagegen.base.lines import counted
 from imagegen.base.signals import as_finished, stop_signals
 from imagegen.build import environment
+from imagegen.build.process import Supervision
 from imagegen.build.release import LAST_LINES, ToolContext, install_plugin, last_lines
 from imagegen.build.toolchain import PACKER, NeededPlugin, Pin
 
@@ -153,7 +154,7 @@ def _compile(context: ToolContext, go: Path, source: _Source, watch: Callable[[]
             cwd=source.folder,
             timeout=_BUILD_TIMEOUT_S,
             on_line=on_line,
-            watch=watch,
+            supervision=Supervision(watch=watch),
         )
         if code != 0 or not source.binary.is_file():
             # A killed compiler prints nothing; systems kill it when memory runs out.

@@ -18,7 +18,7 @@ from imagegen.build import environment, process
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
 from imagegen.build.guest_logs import FILE, GuestLogs
 from imagegen.build.packer_output import LOGS, BuildLog, OutputLine, Record, plain, read_line, scrub
-from imagegen.build.process import ProgramRunner, ProgramStreamer
+from imagegen.build.process import ProgramRunner, ProgramStreamer, Supervision
 from imagegen.build.progress import Display
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
@@ -268,38 +268,49 @@ def validate_tree(
             raise RefusedError(f"the tree in {tree} is not {quality}", details=details)
 
 
+@dataclasses.dataclass(frozen=True)
+class PackerBuild:
+    """One run of `packer build`."""
+
+    tree: Path
+    log: Path
+    timeout_s: float
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cloud: CloudSide = CloudSide()
+    on_error: str = "cleanup"
+    """What Packer does with its machine when the build fails: `cleanup` or `abort`."""
+    verdict: VerdictPipe | None = None
+
+
 def build_tree(
     tools: Toolchain,
-    tree: Path,
+    job: PackerBuild,
     *,
     environ: Mapping[str, str],
-    variables: Mapping[str, str],
-    log: Path,
     display: Display,
-    timeout_s: float,
-    cloud: CloudSide = CloudSide(),
-    on_error: str = "cleanup",
-    verdict: VerdictPipe | None = None,
     stream: ProgramStreamer = process.stream,
 ) -> str:
     """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
-    flags = ["-machine-readable", f"-on-error={on_error}", "-color=false", "."]
+    tree, log, cloud, verdict = job.tree, job.log, job.cloud, job.verdict
+    flags = ["-machine-readable", f"-on-error={job.on_error}", "-color=false", "."]
     names = cloud.names | cloud.secret_names | {"PACKER_LOG"}
-    secrets = environment.secret_values({**environ, **variables}, cloud.secret_names, cloud.secret_texts)
+    secrets = environment.secret_values({**environ, **job.variables}, cloud.secret_names, cloud.secret_texts)
     log.parent.mkdir(parents=True, exist_ok=True)
     with BuildLog(log) as file:
         output = BuildOutput(file, display, secrets, cloud.traces, log.with_name(FILE))
         try:
             code = stream(
                 [tools.packer, "build", *flags],
-                environ=environment.build_environment(environ, tools.environment, variables, names),
+                environ=environment.build_environment(environ, tools.environment, job.variables, names),
                 cwd=tree,
-                timeout=timeout_s,
+                timeout=job.timeout_s,
                 on_line=output.add_line,
-                on_error_line=output.add_error_line,
-                **({"watch": verdict.answer} if verdict else {}),
-                grace=CLEAN_UP,
-                orphan=Orphan(CLEAN_UP, str(log), secrets),
+                supervision=Supervision(
+                    output.add_error_line,
+                    verdict.answer if verdict else None,
+                    CLEAN_UP,
+                    Orphan(CLEAN_UP, str(log), secrets),
+                ),
             )
         except KeyboardInterrupt:
             for line in _leftovers_lines(output, tree, cloud, log):

@@ -54,6 +54,23 @@ class Completed:
     stderr: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Supervision:
+    """How a long program is watched, and how it ends."""
+
+    on_error_line: Callable[[str], None] | None = None
+    """Gets the lines of its standard error. Without it they go where those of its standard output go."""
+    watch: Callable[[], None] | None = None
+    """Called repeatedly while the program runs. An exception ends the program."""
+    grace: Grace = SHORT_GRACE
+    """For its clean-up after an interrupt."""
+    orphan: Orphan = _NOT_LOGGED
+    """What happens to it when this process is killed."""
+
+
+_UNWATCHED: Final = Supervision()
+
+
 class ProgramRunner(Protocol):
     """The type of `run`, which a test may replace."""
 
@@ -74,10 +91,7 @@ class ProgramStreamer(Protocol):
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        on_error_line: Callable[[str], None] | None = None,
-        watch: Callable[[], None] | None = None,
-        grace: Grace = SHORT_GRACE,
-        orphan: Orphan = _NOT_LOGGED,
+        supervision: Supervision = _UNWATCHED,
     ) -> int:
         """Run a program to its end, and handle its output line by line."""
 
@@ -102,15 +116,9 @@ def stream(
     cwd: Path | None,
     timeout: float,
     on_line: Callable[[str], None],
-    on_error_line: Callable[[str], None] | None = None,
-    watch: Callable[[], None] | None = None,
-    grace: Grace = SHORT_GRACE,
-    orphan: Orphan = _NOT_LOGGED,
+    supervision: Supervision = _UNWATCHED,
 ) -> int:
-    """Run a long program and pass on each line of its output at once.
-
-    Lines of its standard error go to `on_error_line`, or to `on_line` where that is not given. `watch` is called
-    repeatedly while the program runs. An exception of `watch` or `on_line` ends the program.
+    """Run a long program and pass on each line of its output at once. An exception of `on_line` ends the program.
 
     Ctrl-C, SIGTERM, a closed terminal, the deadline (TimeoutError) and such an exception all end the program the same
     way: its group gets one SIGINT, lines are still passed on during its grace period, what remains is killed, and the
@@ -120,25 +128,25 @@ def stream(
         with contextlib.ExitStack() as theirs:
             listeners = {}
             written = []
-            for listener in (on_line, *([on_error_line] if on_error_line else [])):
+            for listener in (on_line, *([supervision.on_error_line] if supervision.on_error_line else [])):
                 reading, writing = os.pipe()
                 closing.callback(os.close, reading)
                 theirs.callback(os.close, writing)
                 listeners[reading] = listener
                 written.append(writing)
-            task = _task(argv, environ, orphan, listeners)
+            task = _task(argv, environ, supervision.orphan, listeners)
             child = closing.enter_context(_Child(task, cwd, (written[0], written[-1])))
         pump = Pump(listeners)
         closing.callback(pump.close)
         deadline = time.monotonic() + timeout
         try:
-            pump.until_end(lambda: child.read_until(deadline), watch)
+            pump.until_end(lambda: child.read_until(deadline), supervision.watch)
             if not child.has_ended(deadline):
                 raise TimeoutError(_timeout_message(argv, timeout))
         except BaseException:
             child.send(supervisor.INTERRUPT)
             stopped = time.monotonic()
-            pump.until_end(lambda: child.read_until(grace.deadline(stopped, pump.last_output_at)))
+            pump.until_end(lambda: child.read_until(supervision.grace.deadline(stopped, pump.last_output_at)))
             raise
         finally:
             child.send(supervisor.KILL)

@@ -1,11 +1,9 @@
-"""Turns the options of a verb into arguments of the pipeline: targets, lock, console, the facts of the run.
+"""Turns the options of a verb into arguments of the pipeline: targets, lock, the run.
 
 `--rehearse` is here too. The rehearsal is imported only when it is used: it needs an extra of the package.
 """
 
-import datetime
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +11,7 @@ from types import ModuleType
 import click
 
 from imagegen import pipeline
-from imagegen.base.console import Console, make_console
+from imagegen.base.console import make_console
 from imagegen.base.errors import ConfigError, ImagegenError, ToolError
 from imagegen.cli.messages import messages
 from imagegen.cli.options import REHEARSAL_LABEL, load_config, parse_labels, today
@@ -21,12 +19,12 @@ from imagegen.cli.output import error_text, print_as, print_manifest
 from imagegen.fetch import locking
 from imagegen.fetch.lock import Lock, read_lock
 from imagegen.fetch.locking import default_lock, lock_command
-from imagegen.pipeline import PreparedTarget
 from imagegen.plan import loading
 from imagegen.plan.loading import ConfigRequest, Loaded
 from imagegen.plan.resolve import Decision
-from imagegen.providers import RunFacts
+from imagegen.plan.target import PreparedTarget
 from imagegen.record.manifest import ImageManifest
+from imagegen.run import Run
 
 
 def prepare_targets(loaded: Loaded, target: str | None) -> list[PreparedTarget]:
@@ -58,14 +56,11 @@ def decide_plan(
     [chosen] = choose_targets(load_config(config, sets), target, one=True)
     if rehearse:
         request = ConfigRequest(config, today(), sets)
-        console = open_console(plain=False, quiet=False)
-        lock: Lock = import_rehearsal().rehearse_lock(request, chosen.name, environ=os.environ, console=console)
+        lock: Lock = import_rehearsal().rehearse_lock(request, chosen.name, open_run())
     elif frozen:
-        console, run = open_console(plain=False, quiet=False), make_run_facts(())
-        file = find_lock_file(config, lock_file, ())
-        lock = locking.verify_frozen([chosen], file, run=run, console=console).lock
+        lock = locking.verify_frozen([chosen], find_lock_file(config, lock_file, {}), open_run()).lock
     else:
-        lock = locking.read_lock_for(chosen, find_lock_file(config, lock_file, ()))
+        lock = locking.read_lock_for(chosen, find_lock_file(config, lock_file, {}))
     return pipeline.decide(chosen, lock)
 
 
@@ -104,15 +99,11 @@ def process_targets(
         raise click.exceptions.Exit(max(codes))
 
 
-def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) -> Path:
+def find_lock_file(config: Path, lock_file: Path | None, labels: Mapping[str, str]) -> Path:
     """The lock: beside the config unless another one is given. The lock of a rehearsal is only for rehearsals."""
     file = lock_file or default_lock(config)
     lock = read_lock(file)
-    if (
-        lock is not None
-        and lock.labels.get(REHEARSAL_LABEL) == "true"
-        and parse_labels(labels).get(REHEARSAL_LABEL) != "true"
-    ):
+    if lock and lock.labels.get(REHEARSAL_LABEL) == "true" and labels.get(REHEARSAL_LABEL) != "true":
         raise ConfigError(
             f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins",
             hint=f"give another lock with --lock, or delete this one and run `{lock_command(config, file)}`",
@@ -120,23 +111,11 @@ def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) 
     return file
 
 
-def open_console(*, plain: bool, quiet: bool) -> Console:
-    """The console of the command. From now on, its messages are printed there too."""
+def open_run(labels: Sequence[str] = (), *, plain: bool = False, quiet: bool = False, out: Path = Path("out")) -> Run:
+    """The run of this command. From now on, its messages are printed on its console too."""
     console = make_console(plain=True if plain else None, quiet=quiet)
     messages().console = console
-    return console
-
-
-def make_run_facts(labels: Sequence[str]) -> RunFacts:
-    """The facts of this run."""
-    now = datetime.datetime.now(datetime.UTC)
-    return RunFacts(
-        environ=os.environ,
-        labels=parse_labels(labels),
-        started=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        # The random end tells runs of the same second apart.
-        id=f"{now:%Y%m%dt%H%M%Sz}-{secrets.token_hex(3)}",
-    )
+    return Run.start(os.environ, parse_labels(labels), console, out)
 
 
 def list_flags(switches: Mapping[str, bool], on_error: str) -> list[str]:
@@ -145,32 +124,15 @@ def list_flags(switches: Mapping[str, bool], on_error: str) -> list[str]:
 
 
 def rehearse_build(
-    request: ConfigRequest,
-    target: str,
-    out: Path,
-    labels: Sequence[str],
-    flags: Sequence[str],
-    faults: Sequence[str],
-    console: Console,
-    *,
-    boot: bool,
+    request: ConfigRequest, target: str, run: Run, flags: Sequence[str], faults: Sequence[str], *, boot: bool
 ) -> ImageManifest:
     """Rehearse the build of one target."""
-    if REHEARSAL_LABEL in parse_labels(labels):
+    if REHEARSAL_LABEL in run.labels:
         raise ConfigError(
             f"--label {REHEARSAL_LABEL}=… cannot be set together with --rehearse",
             hint=f"leave it out: every rehearsal is labelled {REHEARSAL_LABEL}=true",
         )
-    manifest: ImageManifest = import_rehearsal().rehearse_build(
-        *(request, target),
-        out=out,
-        labels=labels,
-        flags=flags,
-        faults=faults,
-        boot=boot,
-        environ=os.environ,
-        console=console,
-    )
+    manifest: ImageManifest = import_rehearsal().rehearse_build(request, target, run, flags, faults, boot=boot)
     return manifest
 
 

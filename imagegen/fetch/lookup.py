@@ -302,7 +302,6 @@ class _Lookup:
             name: check_signatures(policy.requests[name], opened[name], trust, self.parts)
             for name in sorted(opened.keys() & policy.requests.keys())
         }
-        policy.crls.judged.update(checked)
         policy.crls.note(chain for one in checked.values() for chain in one.chains)
         if problems := [problem for one in checked.values() for problem in one.problems]:
             raise SignatureError(problems)

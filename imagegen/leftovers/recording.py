@@ -19,50 +19,48 @@ from imagegen.build.packer import PackerError
 from imagegen.leftovers import journal
 from imagegen.leftovers.journal import Entry, RecordedRun
 from imagegen.leftovers.sweep import Place, Swept, leftovers_of, place_of
-from imagegen.providers import Leftover, RunFacts
+from imagegen.providers import Leftover
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 from imagegen.providers.tags import run_ids
 from imagegen.providers.time_limits import Deadline
 
 if TYPE_CHECKING:
-    from imagegen.base.console import Console
     from imagegen.plan.model import BuildPlan
+    from imagegen.run import Run
 
 # For Packer's clean-up, and for clocks that differ.
 _MARGIN_S: Final = 3600
 
 
 @contextlib.contextmanager
-def record_in_journal(
-    plan: BuildPlan, folder: Path, out: Path, run: RunFacts, console: Console, on_error: str = "cleanup"
-) -> Iterator[RunFacts]:
-    """Record a run until it ends, and yield it with its expiry. Warns of leftovers: of earlier runs below `out` before
-    the run, and of its own if it succeeds, or if its build fails and nothing was to be kept.
+def record_in_journal(plan: BuildPlan, folder: Path, run: Run, on_error: str = "cleanup") -> Iterator[Run]:
+    """Record a run until it ends, and yield it with its expiry. Warns of leftovers: of earlier runs below its `out`
+    before the run, and of its own if it succeeds, or if its build fails and nothing was to be kept.
 
     A run that only publishes is recorded too: otherwise its unfinished images would look like leftovers.
     """
-    warn_of_leftovers(out, run, console)
+    warn_of_leftovers(run)
     entry = _entry_for(plan, run, on_error)
-    with journal.recorded(folder, entry, console.warn):
+    with journal.recorded(folder, entry, run.console.warn):
         try:
             yield dataclasses.replace(run, expires_at=entry.expires_at)
         except BuildError as error:
             if entry.on_error == "cleanup":
-                _warn_of_own_leftovers(entry, out, run, console, "the build failed and")
+                _warn_of_own_leftovers(entry, run, "the build failed and")
             if isinstance(error, PackerError) and error.crashed:
-                _tell_of_image(plan, run, console)
+                _tell_of_image(plan, run)
             raise
-    if _warn_of_own_leftovers(entry, out, run, console, "the build succeeded but"):
-        journal.add_end(journal.file_of(folder, entry.run_id), journal.LEFT, console.warn)
+    if _warn_of_own_leftovers(entry, run, "the build succeeded but"):
+        journal.add_end(journal.file_of(folder, entry.run_id), journal.LEFT, run.console.warn)
 
 
-def reject_claimed(out: Path, run: RunFacts) -> None:
+def reject_claimed(run: Run) -> None:
     """Refuse to build an image with a name that another run of this machine is using.
 
     This run is recorded already. If two runs start at once, each sees the other, and at most one continues.
     """
-    runs = {known.entry.run_id: known for known in read_runs(out, lambda _: None)}
+    runs = {known.entry.run_id: known for known in read_runs(run.out, lambda _: None)}
     claim = runs[run.id].entry.claim if run.id in runs else ""
     for other in runs.values():
         if claim and other.is_alive and other.entry.run_id != run.id and other.entry.claim == claim:
@@ -72,11 +70,11 @@ def reject_claimed(out: Path, run: RunFacts) -> None:
             )
 
 
-def _entry_for(plan: BuildPlan, run: RunFacts, on_error: str) -> Entry:
+def _entry_for(plan: BuildPlan, run: Run, on_error: str) -> Entry:
     """The journal's entry. `expires_at` is after the deadline of Packer, even if it tries every size."""
     cloud = provider(plan.image.provider)
     longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan.settings)) + _MARGIN_S
-    expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=longest_s)
+    expires = run.clock() + datetime.timedelta(seconds=longest_s)
     return Entry(
         run_id=run.id,
         target=plan.build.target,
@@ -111,23 +109,23 @@ def _fault_of(entry: Entry) -> str:
     return ""
 
 
-def warn_of_leftovers(out: Path, run: RunFacts, console: Console) -> None:
+def warn_of_leftovers(run: Run) -> None:
     """Warn of each dead run of this machine that left something. The new run continues in any case."""
-    dead = [known for known in read_runs(out, console.warn) if known.may_have_left_something]
+    dead = [known for known in read_runs(run.out, run.console.warn) if known.may_have_left_something]
     if not dead:
         return
-    found, faults = leftovers_of(dead, run, datetime.datetime.now(datetime.UTC), console)
+    found, faults = leftovers_of(dead, run)
     for place, fault in faults:
         ids = ", ".join(known.entry.run_id for known in dead if place_of(known).key == place.key)
-        console.warn(f"could not check whether run {ids} left something behind: {fault.message}")
+        run.console.warn(f"could not check whether run {ids} left something behind: {fault.message}")
     for run_id, leftovers in found.items():
         kept = next((known.entry for known in dead if known.entry.run_id == run_id and known.keeps_leftovers), None)
         how = f"(--on-error={kept.on_error})" if kept else "ended without cleaning up and"
         when = f" after {kept.expires_at}" if kept else ""
-        console.warn(f"run {run_id} {how} {_left(leftovers, out)}{when}")
+        run.console.warn(f"run {run_id} {how} {_left(leftovers, run.out)}{when}")
 
 
-def _warn_of_own_leftovers(entry: Entry, out: Path, run: RunFacts, console: Console, how: str) -> bool:
+def _warn_of_own_leftovers(entry: Entry, run: Run, how: str) -> bool:
     """Warn of what a run left, because Packer's clean-up may have failed. Returns whether it left something.
 
     A missing permission to list resources is a message and not a warning: the build has its own result.
@@ -138,20 +136,20 @@ def _warn_of_own_leftovers(entry: Entry, out: Path, run: RunFacts, console: Cons
         found = swept.leftovers(place, run, Deadline(), usual=False)
         left = [leftover for leftover in found if entry.run_id in run_ids(leftover.run_id)]
     for _, fault in swept.faults:
-        console.say(f"could not check whether the build left something behind: {fault.message}")
+        run.console.say(f"could not check whether the build left something behind: {fault.message}")
     if left:
-        console.warn(f"{how} {_left(left, out)}")
+        run.console.warn(f"{how} {_left(left, run.out)}")
     return bool(left)
 
 
-def _tell_of_image(plan: BuildPlan, run: RunFacts, console: Console) -> None:
+def _tell_of_image(plan: BuildPlan, run: Run) -> None:
     """Say whether the image exists: a plugin may crash after it has made the image."""
     try:
         image = provider(plan.image.provider).find_built(plan, run).image
     except ImagegenError as fault:
-        console.warn(f"could not check whether the image exists: {fault.message}")
+        run.console.warn(f"could not check whether the image exists: {fault.message}")
     else:
-        console.warn(f"the image {image.name} exists" if image else "the image does not exist")
+        run.console.warn(f"the image {image.name} exists" if image else "the image does not exist")
 
 
 def _left(leftovers: Iterable[Leftover], out: Path) -> str:

@@ -22,7 +22,7 @@ from imagegen.providers.tags import run_ids
 from imagegen.providers.time_limits import Deadline
 
 if TYPE_CHECKING:
-    from imagegen.base.console import Console
+    from imagegen.run import Run
 
 # Images and their parts.
 IMAGE_KINDS: Final = frozenset({"image", "copied image", "gallery version", "snapshot"})
@@ -102,8 +102,7 @@ class Swept:
         places: Iterable[Place],
         runs: Sequence[RecordedRun],
         left: Collection[str],
-        now: datetime.datetime,
-        console: Console,
+        run: Run,
     ) -> None:
         """Close the journals of expired runs that left nothing in these places, if they were searched completely.
 
@@ -112,10 +111,10 @@ class Swept:
         searched = {place.key for place in places} - {place.key for place, _ in self.faults}
         for dead in runs:
             until = moment(dead.entry.expires_at)
-            is_past = until is not None and until <= now
+            is_past = until is not None and until <= run.clock()
             is_clean = place_of(dead).key in searched and dead.entry.run_id not in left
             if dead.may_have_left_something and is_past and is_clean:
-                journal.add_end(dead.file, journal.CLEANED, console.warn)
+                journal.add_end(dead.file, journal.CLEANED, run.console.warn)
 
 
 def configured_place(target: str, settings: TargetSettings, run: RunFacts) -> Place:
@@ -133,7 +132,7 @@ def places_of(runs: Iterable[RecordedRun]) -> list[Place]:
 
 
 def leftovers_of(
-    runs: Sequence[RecordedRun], run: RunFacts, now: datetime.datetime, console: Console
+    runs: Sequence[RecordedRun], run: Run
 ) -> tuple[dict[str, list[Leftover]], list[tuple[Place, ImagegenError]]]:
     """The leftovers of these runs by run id, and the errors of places that could not be searched.
 
@@ -149,28 +148,24 @@ def leftovers_of(
                 for run_id in found.keys() & set(run_ids(leftover.run_id)):
                     found[run_id].append(leftover)
     left = {run_id: leftovers for run_id, leftovers in found.items() if leftovers}
-    swept.close_journals(places, runs, left.keys(), now, console)
+    swept.close_journals(places, runs, left.keys(), run)
     return left, swept.faults
 
 
-def preview(
-    places: Sequence[Place], runs: Sequence[RecordedRun], run: RunFacts, now: datetime.datetime, limit: int
-) -> Swept:
+def preview(places: Sequence[Place], runs: Sequence[RecordedRun], run: Run, limit: int) -> Swept:
     """Find and judge leftovers, and remove nothing."""
     swept = Swept()
     for place in places:
         with swept.collect_fault(place):
-            _list(swept, place, runs, run, now, limit - sum(outcome.goes for outcome in swept.listed.values()))
+            _list(swept, place, runs, run, limit - sum(outcome.goes for outcome in swept.listed.values()))
     return swept
 
 
 def clean_up(
     places: Sequence[Place],
     read: Callable[[], Sequence[RecordedRun]],
-    run: RunFacts,
-    now: datetime.datetime,
+    run: Run,
     limit: int,
-    console: Console,
 ) -> Swept:
     """Remove leftovers, search again for what became visible, and close the journals of dead runs.
 
@@ -181,24 +176,22 @@ def clean_up(
         swept.listed, before = {}, len(swept.tried)
         for place in [place for place in places if place.key not in swept.lost]:
             with swept.collect_fault(place):
-                seen = _list(swept, place, read(), run, now, limit - len(swept.tried))
-                for outcome in _remove(place, seen, run, console):
+                seen = _list(swept, place, read(), run, limit - len(swept.tried))
+                for outcome in _remove(place, seen, run):
                     swept.tried[outcome.leftover.id] = outcome
         if len(swept.tried) == before:
             break
     stay = [outcome.leftover for outcome in swept.outcomes if not outcome.is_removed]
     left = {run_id for leftover in stay for run_id in run_ids(leftover.run_id)}
-    swept.close_journals(places, read(), left, now, console)
+    swept.close_journals(places, read(), left, run)
     return swept
 
 
-def _list(
-    swept: Swept, place: Place, runs: Sequence[RecordedRun], run: RunFacts, now: datetime.datetime, limit: int
-) -> list[Outcome]:
+def _list(swept: Swept, place: Place, runs: Sequence[RecordedRun], run: Run, limit: int) -> list[Outcome]:
     """Judge the new leftovers of a place. Skips known ones, because two configs may share an account."""
     known = swept.tried.keys() | swept.listed.keys()
     found = [leftover for leftover in swept.leftovers(place, run) if leftover.id not in known]
-    outcomes = judge(place, found, {recorded.entry.run_id: recorded for recorded in runs}, now, limit)
+    outcomes = judge(place, found, {recorded.entry.run_id: recorded for recorded in runs}, run.clock(), limit)
     swept.listed |= {outcome.leftover.id: outcome for outcome in outcomes}
     return outcomes
 
@@ -251,7 +244,7 @@ def moment(text: str) -> datetime.datetime | None:
     return found if found.tzinfo else None
 
 
-def _remove(place: Place, outcomes: Iterable[Outcome], run: RunFacts, console: Console) -> Iterator[Outcome]:
+def _remove(place: Place, outcomes: Iterable[Outcome], run: Run) -> Iterator[Outcome]:
     going = {outcome.leftover.id: outcome for outcome in outcomes if outcome.goes}
     if not going:
         return
@@ -259,7 +252,7 @@ def _remove(place: Place, outcomes: Iterable[Outcome], run: RunFacts, console: C
     leftovers = [outcome.leftover for outcome in going.values()]
     for leftover, why_not in cloud.remove(cloud.place_model.model_validate(place.details), leftovers, run):
         if why_not:
-            console.warn(f"{place.target}  {leftover.kind} {leftover.id} could not be removed: {why_not}")
+            run.console.warn(f"{place.target}  {leftover.kind} {leftover.id} could not be removed: {why_not}")
         else:
-            console.say(f"{place.target}  {leftover.kind} {leftover.id} removed")
+            run.console.say(f"{place.target}  {leftover.kind} {leftover.id} removed")
         yield dataclasses.replace(going[leftover.id], is_removed=not why_not, why_not=why_not)

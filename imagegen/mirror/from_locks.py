@@ -7,7 +7,6 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from imagegen.fetch.locking import open_cache
 from imagegen.mirror.fill import Filled, OwnUrl, WantedFile, fill, open_mirror
 from imagegen.mirror.images import WantedImage
 from imagegen.mirror.source import Origin, Source
@@ -15,15 +14,12 @@ from imagegen.oci.registry import ask_over_https
 from imagegen.plan.context import artifact_requests
 
 if TYPE_CHECKING:
-    from imagegen.base.console import Console
     from imagegen.fetch.lock import Lock
-    from imagegen.pipeline import PreparedTarget
-    from imagegen.providers import RunFacts
+    from imagegen.plan.target import PreparedTarget
+    from imagegen.run import Run
 
 
-def fill_mirror(
-    targets: Sequence[tuple[PreparedTarget, Lock]], address: str, *, dry_run: bool, run: RunFacts, console: Console
-) -> Filled:
+def fill_mirror(targets: Sequence[tuple[PreparedTarget, Lock]], address: str, *, dry_run: bool, run: Run) -> Filled:
     """Copy all artifacts and container images of these locks to the mirror at an address."""
     files: list[WantedFile] = []
     images: dict[str, WantedImage] = {}
@@ -32,7 +28,7 @@ def fill_mirror(
         origin = Origin(
             private=target.private_hosts(run),
             hosts=target.hosts,
-            ask=ask_over_https(run.environ, console, hosts=target.hosts, stop=stop),
+            ask=ask_over_https(run.environ, run.console, hosts=target.hosts, stop=stop),
             registry_credentials=functools.partial(target.registry_credentials, run),
         )
         requests = artifact_requests(target.steps)
@@ -41,9 +37,9 @@ def fill_mirror(
         for name, image in target.images.items():
             wanted = WantedImage(image, lock.images[name], origin)
             images.setdefault(wanted.key, wanted)
-    cache = open_cache(run, console)
+    cache = run.cache
     with cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
-        source = Source(cache, parts, run.environ, console, stop)
+        source = Source(cache, parts, run.environ, run.console, stop)
         return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)
 
 

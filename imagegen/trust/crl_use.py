@@ -1,6 +1,4 @@
-"""The lists of revoked certificates of a run, and which of them are about a signature that it judged.
-
-A list that is about none is most likely the wrong one: whoever gave it believes in a check that there was not. Pure."""
+"""The lists of revoked certificates of a run, and which of them are about a signature that it judged. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +6,11 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING
 
+from imagegen.authenticode.revocation import find_forged, is_about, read_revocation_lists
 from imagegen.base.errors import VerificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from imagegen.authenticode.model import Certificate, RevocationList
 
@@ -24,9 +23,6 @@ class CrlUse:
 
     data: dict[str, bytes] = dataclasses.field(default_factory=dict)
     used: set[str] = dataclasses.field(default_factory=set)
-    judged: set[str] = dataclasses.field(default_factory=set)
-    """The artifacts whose signatures were judged."""
-    warned: set[str] = dataclasses.field(default_factory=set)
     _lists: dict[str, list[RevocationList]] = dataclasses.field(default_factory=dict, repr=False)
     """Those that were read: a CRL may have many megabytes."""
 
@@ -40,9 +36,6 @@ class CrlUse:
         unused = self.data.keys() - self.used
         if not unused:
             return
-        # Few configs have CRLs, and what reads them takes long to import.
-        from imagegen.authenticode.revocation import find_forged, is_about, read_revocation_lists
-
         known = list(chains)
         for name in unused:
             if name not in self._lists:
@@ -56,12 +49,3 @@ class CrlUse:
                         "did not sign it",
                         hint="get the CRL from its CA again: this one is damaged or forged",
                     )
-
-    def warn_of_unused(self, warn: Callable[[str], object]) -> None:
-        """Warn once of each CRL that is about none of the signatures."""
-        for name in sorted(self.data.keys() - self.used - self.warned):
-            self.warned.add(name)
-            warn(
-                f"the CRL {name} of artifacts.signatures.crls is about none of the signatures, so it revokes nothing: "
-                "no CA of them issued it. Give the CRLs of the CAs that `imagegen artifacts inspect FILE` shows"
-            )

@@ -1,20 +1,19 @@
 """`imagegen build`: the whole pipeline, in the cloud or against its stand-ins."""
 
-import dataclasses
 from pathlib import Path
 
 import click
 
 from imagegen import pipeline
-from imagegen.base.console import Console
 from imagegen.cli import arguments, options
 from imagegen.fetch.lock import StoredLock
-from imagegen.pipeline import PreparedTarget
+from imagegen.pipeline import BuildOptions
 from imagegen.plan import loading
 from imagegen.plan.loading import ConfigRequest
+from imagegen.plan.target import PreparedTarget
 from imagegen.record.manifest import ImageManifest
 from imagegen.record.report import left_out_lines
-from imagegen.trust.crl_use import CrlUse
+from imagegen.run import Run
 
 
 @click.command()
@@ -83,77 +82,38 @@ def build(
     Then looks up what is missing in the lock, renders the tree, validates it with Packer, builds and publishes.
     After a failure run the same command again: finished images and copies are kept.
     """
-    console = arguments.open_console(plain=plain, quiet=quiet)
+    run = arguments.open_run(labels, plain=plain, quiet=quiet, out=out)
     request = ConfigRequest(config, options.today(), sets)
     # In a rehearsal the child process prints that there are warnings.
     loaded = loading.load(request) if rehearse else options.load_config(config, sets)
     targets = arguments.choose_targets(loaded, target)
     arguments.check_rehearsal_options(faults, targets, no_boot=no_boot, rehearse=rehearse)
-    flags = arguments.list_flags({"--no-publish": no_publish, "--rebuild": rebuild, "--quiet": quiet}, on_error)
     arguments.check_lock_options(lock_file, frozen=frozen, rehearse=rehearse)
-
     if rehearse:
+        flags = arguments.list_flags({"--no-publish": no_publish, "--rebuild": rebuild, "--quiet": quiet}, on_error)
 
-        def process(one: PreparedTarget) -> ImageManifest:
-            return arguments.rehearse_build(request, one.name, out, labels, flags, faults, console, boot=not no_boot)
+        def rehearsed(one: PreparedTarget) -> ImageManifest:
+            return arguments.rehearse_build(request, one.name, run, flags, faults, boot=not no_boot)
 
-        arguments.process_targets(targets, process, form)
+        arguments.process_targets(targets, rehearsed, form)
         return
-    builds = _Builds(
-        *(config, lock_file, labels, out, console, on_error),
-        rebuild=rebuild,
-        with_publish=not no_publish,
-        frozen=frozen,
+    choices = BuildOptions(
+        arguments.find_lock_file(config, lock_file, run.labels), frozen, rebuild, not no_publish, on_error
     )
-    arguments.process_targets(targets, builds.build, form, builds.prepare)
+    _build_all(targets, choices, run, form)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Builds:
-    """The builds of one command."""
+def _build_all(targets: list[PreparedTarget], choices: BuildOptions, run: Run, form: str) -> None:
+    # After each of several targets that can be built. The last lock has the entries of all.
+    locks: list[StoredLock] = []
 
-    config: Path
-    lock_file: Path | None
-    labels: tuple[str, ...]
-    out: Path
-    console: Console
-    on_error: str
-    rebuild: bool
-    with_publish: bool
-    frozen: bool
-    locks: list[StoredLock] = dataclasses.field(default_factory=list)
-    """After each of several targets that can be built."""
-    crls: CrlUse = dataclasses.field(default_factory=CrlUse)
-
-    def prepare(self, target: PreparedTarget) -> None:
-        """Before the first of several builds, so that all of them record the same lock."""
-        self.locks.append(
-            pipeline.check_and_lock(
-                target,
-                arguments.find_lock_file(self.config, self.lock_file, self.labels),
-                run=arguments.make_run_facts(self.labels),
-                console=self.console,
-                with_publish=self.with_publish,
-                frozen=self.frozen,
-                crls=self.crls,
-            )
-        )
-
-    def build(self, target: PreparedTarget) -> ImageManifest:
-        manifest = pipeline.build_and_publish(
-            target,
-            lock_file=arguments.find_lock_file(self.config, self.lock_file, self.labels),
-            out=self.out,
-            run=arguments.make_run_facts(self.labels),
-            console=self.console,
-            rebuild=self.rebuild,
-            with_publish=self.with_publish,
-            on_error=self.on_error,
-            frozen=self.frozen,
-            # The last one has the entries of all targets.
-            stored=self.locks[-1] if self.locks else None,
-            crls=self.crls,
-        )
+    def build_one(target: PreparedTarget) -> ImageManifest:
+        manifest = pipeline.build(target, choices, run.again(), locks[-1] if locks else None)
         for line in left_out_lines(manifest.report):
-            self.console.warn(line)
+            run.console.warn(line)
         return manifest
+
+    # Before the first of several builds, so that all of them record the same lock.
+    arguments.process_targets(
+        targets, build_one, form, lambda one: locks.append(pipeline.check_and_lock(one, choices, run))
+    )

@@ -10,7 +10,7 @@ from imagegen.base.errors import ExitCode
 from imagegen.base.lines import one_line
 from imagegen.build.doctor import examine
 from imagegen.cli import options
-from imagegen.cli.arguments import make_run_facts, open_console, prepare_targets
+from imagegen.cli.arguments import open_run, prepare_targets
 from imagegen.cli.output import print_as
 from imagegen.providers.checks import WRONG, Check
 
@@ -41,9 +41,9 @@ def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, p
 
     `imagegen build` runs the quick checks itself. The exit code is 5 if something is wrong.
     """
-    console, run = open_console(plain=plain, quiet=quiet), make_run_facts(())
+    run = open_run(plain=plain, quiet=quiet)
     loaded = options.load_config(config, sets)
-    results = {one.name: examine(one.spec, one.steps, run, console) for one in prepare_targets(loaded, target)}
+    results = {one.name: examine(one.spec, one.steps, run) for one in prepare_targets(loaded, target)}
     is_wrong = any(check.verdict == WRONG for checks in results.values() for check in checks)
     if form == "json":
         shown = {

@@ -1,7 +1,6 @@
 """`imagegen janitor`: lists what killed builds left in the clouds, and deletes it with `--delete`."""
 
 import dataclasses
-import datetime
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +9,14 @@ import click
 
 from imagegen.base.errors import ImagegenError, PublishError
 from imagegen.cli import options
-from imagegen.cli.arguments import make_run_facts, open_console
+from imagegen.cli.arguments import open_run
 from imagegen.cli.output import print_as
 from imagegen.leftovers import sweep
 from imagegen.leftovers.journal import RecordedRun
 from imagegen.leftovers.recording import read_runs
 from imagegen.leftovers.sweep import Outcome, Place, configured_place
 from imagegen.plan import loading
-from imagegen.providers import RunFacts
+from imagegen.run import Run
 
 
 @click.command()
@@ -62,27 +61,23 @@ def janitor(
     The exit code is 7 if something could not be deleted: run it again. If a place cannot be searched, the janitor
     reports it and continues with the others.
     """
-    run, console = make_run_facts(()), open_console(plain=plain, quiet=quiet)
+    run = open_run(plain=plain, quiet=quiet, out=out)
     # The journals are read several times, but each warning is printed once.
-    read = functools.partial(read_runs, out, functools.cache(console.warn))
+    read = functools.partial(read_runs, out, functools.cache(run.console.warn))
     runs = read()
     configured, faults = _find_places(config, target, sets, run) if config else ([], [])
     recorded = sweep.places_of(_runs_on(runs, target))
     places = list({place.key: place for place in (*configured, *recorded)}.values())
-    now = datetime.datetime.now(datetime.UTC)
-    if delete:
-        swept = sweep.clean_up(places, read, run, now, limit, console)
-    else:
-        swept = sweep.preview(places, runs, run, now, limit)
+    swept = sweep.clean_up(places, read, run, limit) if delete else sweep.preview(places, runs, run, limit)
     faults += [fault for _, fault in swept.faults]
     print_as(form, list(map(_outcome_json, swept.outcomes)), map(_outcome_line, swept.outcomes))
     if places or not faults:
-        console.say(_summary(swept.outcomes, places))
+        run.console.say(_summary(swept.outcomes, places))
     _raise_if_incomplete(swept.outcomes, faults)
 
 
 def _find_places(
-    config: Path, target: str | None, sets: tuple[str, ...], run: RunFacts
+    config: Path, target: str | None, sets: tuple[str, ...], run: Run
 ) -> tuple[list[Place], list[ImagegenError]]:
     """The places where the config's targets build, and the errors of targets whose place cannot be determined."""
     loaded = options.load_config(config, sets)

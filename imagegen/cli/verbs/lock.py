@@ -53,11 +53,11 @@ def lock(
     --upgrade and --check print `NAME: OLD -> NEW`, or with --format json a list.
     """
     _check_options(names, check=check, upgrade=upgrade, frozen=frozen)
-    console = arguments.open_console(plain=plain, quiet=quiet)
+    run = arguments.open_run(labels, plain=plain, quiet=quiet)
     targets = arguments.prepare_targets(options.load_config(config, sets), target)
-    file, run = arguments.find_lock_file(config, lock_file, labels), arguments.make_run_facts(labels)
+    file = arguments.find_lock_file(config, lock_file, run.labels)
     if check:
-        changes = locking.find_drift(targets, file, run=run, console=console)
+        changes = locking.find_drift(targets, file, run)
         _print(changes, form)
         if changes:
             raise VerificationError(
@@ -66,10 +66,10 @@ def lock(
                 "base images, tags and your own URLs",
             )
     elif upgrade:
-        _print(locking.upgrade(targets, file, names, run=run, console=console), form)
+        _print(locking.upgrade(targets, file, names, run), form)
     else:
-        (locking.verify_frozen if frozen else locking.look_up)(targets, file, run=run, console=console)
-        locking.tell_unsigned(targets, console)
+        (locking.verify_frozen if frozen else locking.look_up)(targets, file, run)
+        locking.tell_unsigned(targets, run.console)
         print_as(form, {"lock": str(file)}, [str(file)])
 
 

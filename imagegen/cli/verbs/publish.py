@@ -6,7 +6,7 @@ import click
 
 from imagegen import pipeline
 from imagegen.cli import arguments, options
-from imagegen.pipeline import PreparedTarget
+from imagegen.plan.target import PreparedTarget
 from imagegen.record.manifest import ImageManifest
 
 
@@ -32,13 +32,11 @@ def publish(
     quiet: bool,
 ) -> None:
     """Publish an image that was built before. Existing copies are kept."""
-    console = arguments.open_console(plain=plain, quiet=quiet)
+    run = arguments.open_run(labels, plain=plain, quiet=quiet, out=out)
     targets = arguments.choose_targets(options.load_config(config, sets), target)
-    file = arguments.find_lock_file(config, lock_file, labels)
+    file = arguments.find_lock_file(config, lock_file, run.labels)
 
     def process(one: PreparedTarget) -> ImageManifest:
-        return pipeline.publish_built(
-            one, lock_file=file, out=out, run=arguments.make_run_facts(labels), console=console
-        )
+        return pipeline.publish_built(one, file, run.again())
 
     arguments.process_targets(targets, process, form)

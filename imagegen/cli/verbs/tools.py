@@ -1,13 +1,11 @@
 """`imagegen tools`: Packer and its plugins."""
 
-import os
-
 import click
 
 from imagegen.build.toolchain import tool_exports_text
 from imagegen.build.tools import find_tools
 from imagegen.cli import options
-from imagegen.cli.arguments import open_console
+from imagegen.cli.arguments import open_run
 from imagegen.cli.output import print_as
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
@@ -28,8 +26,8 @@ def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool)
     Packer is downloaded from HashiCorp (signature and checksum are verified), and installs its
     plugins. If these servers cannot be reached, Go builds them from source. This takes minutes, once.
     """
-    console, needed = open_console(plain=plain, quiet=quiet), [provider(name).plugin for name in PROVIDERS]
-    found = find_tools(environ=os.environ, console=console, build=not no_build, needed=needed)
+    run, needed = open_run(plain=plain, quiet=quiet), [provider(name).plugin for name in PROVIDERS]
+    found = find_tools(environ=run.environ, console=run.console, build=not no_build, needed=needed)
     if as_exports:
         click.echo(tool_exports_text(found), nl=False)
         return

@@ -18,7 +18,7 @@ from imagegen.base.console import Console
 from imagegen.base.errors import ToolError, VerificationError
 from imagegen.build import go_build
 from imagegen.build.go_build import announcement
-from imagegen.build.process import Completed
+from imagegen.build.process import Completed, Supervision
 from imagegen.build.release import OfficialReleases
 from imagegen.build.toolchain import PACKER, Toolchain, tool_exports_text
 from imagegen.build.tools import cache_folder, find_tools, is_at_least, parse_plugins
@@ -129,8 +129,7 @@ class Machine:
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        watch: Callable[[], None] | None = None,
-        **_options: Any,  # noqa: ANN401 - those of programs that may clean up
+        supervision: Supervision = Supervision(),  # noqa: B008 - a constant
     ) -> int:
         assert cwd is not None
         assert environ["GOWORK"] == "off"
@@ -146,8 +145,8 @@ class Machine:
             return 1
         overdue = time.monotonic() + 10
         while self.breaks != "nothing":
-            assert watch is not None
-            watch()
+            assert supervision.watch is not None
+            supervision.watch()
             if time.monotonic() > overdue:
                 self.outlived.append(module)
                 return 1

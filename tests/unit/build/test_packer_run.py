@@ -11,9 +11,8 @@ import pytest
 
 from imagegen.base.errors import BuildError, RefusedError, ToolError
 from imagegen.build.events import BrokenEvent, GuestEvent
-from imagegen.build.packer import CloudSide, PackerError, build_tree, validate_tree
-from imagegen.build.process import Completed
-from imagegen.build.supervisor import Grace, Orphan
+from imagegen.build.packer import CloudSide, PackerBuild, PackerError, build_tree, validate_tree
+from imagegen.build.process import Completed, Supervision
 from imagegen.build.toolchain import Toolchain
 from imagegen.build.verdict import VerdictPipe
 from imagegen.providers.provider import provider
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
 _TOOLS = Toolchain(Path("/t/packer"), "1.16.0", {}, {"CHECKPOINT_DISABLE": "1"})
 _TARGET = "amazon-ebs.image"
-_NEVER = Grace()
-_NOT_LOGGED = Orphan()
+_UNWATCHED = Supervision()
 
 
 class Deaf:
@@ -95,12 +93,10 @@ def build(
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        on_error_line: Callable[[str], None] | None = None,
-        watch: Callable[[], None] | None = None,
-        grace: Grace = _NEVER,
-        orphan: Orphan = _NOT_LOGGED,
+        supervision: Supervision = _UNWATCHED,
     ) -> int:
-        assert (on_error_line is not None, watch) == (True, verdict.answer if verdict else None)
+        assert supervision.watch == (verdict.answer if verdict else None)
+        grace, orphan = supervision.grace, supervision.orphan
         flags = ["-machine-readable", f"-on-error={on_error}", "-color=false"]
         assert list(map(str, argv)) == ["/t/packer", "build", *flags, "."]
         assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
@@ -109,8 +105,8 @@ def build(
         assert [grace.deadline(0, heard) for heard in (0, 3600)] == [1200, 3900]
         assert (orphan.grace, orphan.log) == (grace, str(tmp_path / "logs" / "packer.log"))
         for line in errors:
-            assert on_error_line is not None
-            on_error_line(line)
+            assert supervision.on_error_line is not None
+            supervision.on_error_line(line)
         for line in lines:
             on_line(line)
         if ends is not None:
@@ -119,15 +115,17 @@ def build(
 
     return build_tree(
         _TOOLS,
-        tmp_path,
+        PackerBuild(
+            tmp_path,
+            tmp_path / "logs" / "packer.log",
+            timeout_s=9,
+            variables={"a": "1"},
+            cloud=CloudSide(frozenset({"ARM_*"}), frozenset(), r"\bi-[0-9a-f]+|\bpacker_\w+", "delete it by hand"),
+            on_error=on_error,
+            verdict=verdict,
+        ),
         environ=environ or {},
-        variables={"a": "1"},
-        log=tmp_path / "logs" / "packer.log",
         display=display or Deaf(),
-        timeout_s=9,
-        cloud=CloudSide(frozenset({"ARM_*"}), frozenset(), r"\bi-[0-9a-f]+|\bpacker_\w+", "delete it by hand"),
-        on_error=on_error,
-        verdict=verdict,
         stream=stream,
     )
 

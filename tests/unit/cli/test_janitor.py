@@ -20,6 +20,7 @@ from imagegen.leftovers.recording import warn_of_leftovers
 from imagegen.providers import Leftover, Remains, RunFacts
 from imagegen.providers.aws.settings import Place
 from imagegen.providers.provider import Provider, provider
+from imagegen.run import Run
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def test_a_damaged_journal_is_named_and_hides_nothing(
     assert (code, [line.split()[0] for line in lines]) == (0, ["removed" if words else "may"])
     assert told.count(f"{FOREIGN}.jsonl: {says}") == 1
     warned = io.StringIO()
-    warn_of_leftovers(tmp_path, RunFacts({}, {}, ""), Console(warned, plain=True))
+    warn_of_leftovers(Run({}, {}, "", console=Console(warned, plain=True), out=tmp_path))
     assert says in warned.getvalue()
 
 

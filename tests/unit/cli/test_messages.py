@@ -46,10 +46,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (("plan", SHIPPED, "--target", "aws"), [ERROR, HINT]),
         (("plan", SHIPPED, "--taget", "aws"), [f"\n{ERROR}No such option"]),
         (("pln",), [f"\n{ERROR}No such command"]),
-        (
-            ("build", SHIPPED, "--target", "aws", "--rehearse", "--on-error", "ask"),
-            [f"{ERROR}a rehearsal does not ask"],
-        ),
         (("validate", "nothing.yaml"), [ERROR]),
         (("validate", SHIPPED), [f"allowed_cidrs[0]: {WARNING}", f"  {HINT}"]),
         (INIT, [f"allowed_cidrs[0]: {WARNING}", f"  {HINT}"]),
@@ -74,7 +70,7 @@ def _fails(*_: object, **__: object) -> None:
 def test_every_line_of_a_log_says_when_it_was(
     verb: str, flags: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for module, name in ((pipeline, "build_and_publish"), (pipeline, "publish_built"), (locking, "look_up")):
+    for module, name in ((pipeline, "build"), (pipeline, "publish_built"), (locking, "look_up")):
         monkeypatch.setattr(module, name, _fails)
     if flags:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -105,7 +101,7 @@ def test_quiet_and_plain_reach_a_rehearsal(run: Run, monkeypatch: pytest.MonkeyP
     heard: list[Any] = []
 
     def rehearses(*given: Any, **_: object) -> None:  # noqa: ANN401 - as the verb gives it
-        heard.append((given[4], given[6]))
+        heard.append((given[3], given[2].console))
         raise BuildError("enough")
 
     monkeypatch.setattr(arguments, "rehearse_build", rehearses)

@@ -24,6 +24,7 @@ from imagegen.cli.options import parse_labels
 from imagegen.cli.output import error_text
 from imagegen.cli.verb import Verb
 from imagegen.fetch.lock import lock_bytes
+from imagegen.pipeline import BuildOptions
 from imagegen.plan import loading
 from imagegen.record.store import LocalStore
 from imagegen.rehearsal import rehearse
@@ -322,15 +323,15 @@ def test_what_becomes_of_a_failed_build_is_handed_on(
 ) -> None:
     heard: list[Any] = []
 
-    def builds(*_: object, on_error: str, **__: object) -> None:
-        heard.append(on_error)
+    def builds(_target: object, options: BuildOptions, *_: object) -> None:
+        heard.append(options.on_error)
         raise ConfigError("enough")
 
-    def rehearses(*_: object, flags: list[str], **__: object) -> None:
-        heard.append(flags)
+    def rehearses(*given: Any, **_: object) -> None:  # noqa: ANN401 - as the verb gives it
+        heard.append(given[3])
         raise ConfigError("enough")
 
-    monkeypatch.setattr(pipeline, "build_and_publish", builds)
+    monkeypatch.setattr(pipeline, "build", builds)
     monkeypatch.setattr(rehearse, "rehearse_build", rehearses)
     words = ("build", SHIPPED, "--target", "aws", "--on-error", choice)
     assert [run(*words)[0], run(*words, "--rehearse")[0]] == [2, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import io
 from typing import TYPE_CHECKING
@@ -11,9 +12,10 @@ import pytest
 from imagegen import pipeline
 from imagegen.base.console import Console
 from imagegen.leftovers.recording import read_runs, record_in_journal
-from imagegen.providers import Remains, RunFacts
+from imagegen.providers import Remains
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.settings import Auth, Place
+from imagegen.run import Run
 from tests.conftest import REPOSITORY, load_today, make_test_lock
 from tests.provider_answers import answer
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
 
 CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
-RUN = RunFacts({}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-1a2b3c")
+RUN = Run({}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-1a2b3c", console=Console(io.StringIO(), plain=True))
 PLACE = Place(region="us-east-1", auth=Auth(), account="111122223333")
 
 
@@ -40,9 +42,8 @@ def _place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recorded(plan: BuildPlan, out: Path, on_error: str = "cleanup") -> RecordedRun:
-    with record_in_journal(
-        plan, out / "node" / "journal", out, RUN, Console(io.StringIO(), plain=True), on_error
-    ) as run:
+    here = dataclasses.replace(RUN, out=out)
+    with record_in_journal(plan, out / "node" / "journal", here, on_error) as run:
         [found] = read_runs(out, pytest.fail)
         assert run.expires_at == found.entry.expires_at
     return found

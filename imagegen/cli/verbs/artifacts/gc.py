@@ -13,7 +13,6 @@ from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
 from imagegen.cli.verbs.artifacts.list import file_json, file_line
 from imagegen.fetch.cache import CachedFile
-from imagegen.fetch.locking import open_cache
 
 _UNITS: Final = {"h": 3600, "d": 86400, "w": 7 * 86400, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -48,14 +47,14 @@ def artifacts_gc(older_than: int | None, to_size: int | None, everything: bool, 
     """
     if (older_than is not None) + (to_size is not None) + everything != 1:
         raise click.UsageError("choose one of --older-than, --to-size and --all")
-    console = arguments.open_console(plain=False, quiet=False)
-    cache = open_cache(arguments.make_run_facts(()), console)
+    run = arguments.open_run()
+    cache = run.cache
     going = _choose(cache.files(), older_than, 0 if everything else to_size)
     stuck = [file for file in going if delete and not cache.remove(file.sha256)]
     print_as(form, [*map(file_json, going)], map(file_line, going))
     gone = [file for file in going if file not in stuck]
     what = f"{counted(len(gone), 'file')}, {shown_size(sum(file.size for file in gone))}"
-    console.say(f"removed {what}" if delete else f"{what} may go: the same command with --delete removes them")
+    run.console.say(f"removed {what}" if delete else f"{what} may go: the same command with --delete removes them")
     if stuck:
         raise PublishError(
             f"{counted(len(stuck), 'file')} could not be removed: another imagegen uses them",

@@ -41,7 +41,7 @@ def artifacts_inspect(source: str, roots: Path | None, form: str, plain: bool, q
       imagegen artifacts inspect https://artifacts.example.com/containerd.tar.gz
       imagegen artifacts inspect ./kubelet.zip --roots our-roots.pem
     """
-    console = arguments.open_console(plain=plain, quiet=quiet)
+    console = arguments.open_run(plain=plain, quiet=quiet).console
     trust = _load_trust(roots)
     with tempfile.TemporaryDirectory(prefix="imagegen-inspect-") as folder:
         found = _inspect(source, trust, Path(folder), console)

@@ -11,7 +11,6 @@ from imagegen.base.lines import counted, shown_size
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
 from imagegen.fetch.cache import CachedFile
-from imagegen.fetch.locking import open_cache
 
 _DAY: Final = 86400
 
@@ -24,8 +23,7 @@ def artifacts_list(form: str) -> None:
     The cache is the folder imagegen/artifacts below $XDG_CACHE_HOME or ~/.cache, or that in IMAGEGEN_CACHE_DIR.
     IMAGEGEN_CACHE_GB is its largest size, in GiB.
     """
-    console = arguments.open_console(plain=False, quiet=False)
-    files = open_cache(arguments.make_run_facts(()), console).files()
+    files = arguments.open_run().cache.files()
     print_as(form, [*map(file_json, files)], _lines(files))
 
 

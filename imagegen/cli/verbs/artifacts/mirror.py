@@ -68,14 +68,13 @@ def artifacts_mirror(
     if url is not None and not url.startswith("https://"):
         raise ConfigError(f"--url {url!a} must start with https://", hint="write the URL of the mirror")
     find_storage(address)
-    console = arguments.open_console(plain=plain, quiet=quiet)
+    run = arguments.open_run(plain=plain, quiet=quiet)
     chosen = []
     for config in configs:
         targets = arguments.prepare_targets(options.load_config(config, sets), target)
-        file = arguments.find_lock_file(config, None, ())
+        file = arguments.find_lock_file(config, None, {})
         chosen += [(one, read_lock_for(one, file)) for one in targets]
-    run = arguments.make_run_facts(())
-    filled = fill_mirror(chosen, address, dry_run=dry_run, run=run, console=console)
+    filled = fill_mirror(chosen, address, dry_run=dry_run, run=run)
     served = url or next((one.mirror_url for one, _ in chosen if one.mirror_url), _UNKNOWN_URL)
     summary = {"to": address, "dry_run": dry_run, **_summary(filled)}
     print_as(form, summary, _lines(filled, address, served.rstrip("/"), dry_run=dry_run))

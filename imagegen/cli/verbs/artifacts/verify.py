@@ -6,7 +6,6 @@ from imagegen.base.errors import VerificationError
 from imagegen.base.lines import counted, shown_size
 from imagegen.cli import arguments, options
 from imagegen.cli.output import print_as
-from imagegen.fetch.locking import open_cache
 
 
 @click.command("verify")
@@ -16,8 +15,7 @@ def artifacts_verify(form: str) -> None:
 
     The exit code is 4 if there was one. The next lock downloads it again. A lock verifies the files that it uses.
     """
-    console = arguments.open_console(plain=False, quiet=False)
-    cache = open_cache(arguments.make_run_facts(()), console)
+    cache = arguments.open_run().cache
     files = cache.files()
     whole = cache.verify([file.sha256 for file in files])
     # Another run may have removed a file meanwhile, which is no damage.
