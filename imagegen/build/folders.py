@@ -1,44 +1,12 @@
-"""Folders that one process at a time uses: file locks with a bounded wait, and the paths in one build's folder."""
+"""The folder of one build: its paths, and its lock."""
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import filelock
-
-from imagegen.base.errors import RefusedError, ToolError
-
-
-@contextlib.contextmanager
-def locked(file: Path, *, wait_s: float, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of `file`; call `waiting` once if another process holds it. The lock ends with its process."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # The library's fallback, a soft lock, stays locked after its process was killed.
-    lock = filelock.FileLock(file, fallback_to_soft=False)
-    try:
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            waiting()
-            lock.acquire(timeout=wait_s)
-    except filelock.Timeout:
-        raise ToolError(
-            f"another run has held the lock {file} for {wait_s:g} s", hint="wait until it ends, or stop it; then retry"
-        ) from None
-    except OSError as fault:
-        raise lock_error(file, fault) from fault
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def lock_error(file: Path, fault: OSError) -> ToolError:
-    """The error where a file cannot be locked."""
-    return ToolError(
-        f"{file} cannot be locked: {fault.strerror}", hint="use a folder on a file system that supports locks"
-    )
+from imagegen.base.errors import RefusedError
+from imagegen.base.locks import locked
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,26 +4,21 @@ Touches the cache folder only. Builds in a temporary folder and renames the resu
 """
 
 import collections
-import concurrent.futures
 import dataclasses
 import json
 import math
 import os
-import re
 import shutil
 import stat
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from imagegen.base.errors import ToolError
 from imagegen.base.files import replace_folder
 from imagegen.base.lines import counted
-from imagegen.base.signals import as_finished, stop_signals
 from imagegen.build import environment
-from imagegen.build.process import Supervision
 from imagegen.build.release import LAST_LINES, ToolContext, install_plugin, last_lines
 from imagegen.build.toolchain import PACKER, NeededPlugin, Pin
 
@@ -32,7 +27,6 @@ _BUILD_TIMEOUT_S: Final = 3600
 _DOWNLOAD_TIMEOUT_S: Final = 900
 _INSTALL_TIMEOUT_S: Final = 120
 _PREFIX: Final = ".building-"
-_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+(\d+) kB$")
 
 
 def built_packer(cache: Path) -> Path:
@@ -51,9 +45,8 @@ def build(context: ToolContext, go: Path, packer: Path | None, missing: Sequence
     jobs = [*([] if packer else [PACKER]), *(plugin.pin for plugin in missing)]
     context.console.say(announcement(packer is None, len(missing), jobs))
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=context.cache) as temporary:
-        # Download on this thread, where an interrupt ends it.
         sources = [_download_source(context, go, pin, Path(temporary, pin.name)) for pin in jobs]
-        binaries = dict(zip((pin.name for pin in jobs), _compile_all(context, go, sources), strict=True))
+        binaries = {source.pin.name: _compile(context, go, source) for source in sources}
         if packer is None:
             packer = built_packer(context.cache)
             replace_folder(binaries[PACKER.name].parent, packer.parent, Path(temporary, "old"))
@@ -83,16 +76,12 @@ class _Source:
     binary: Path
 
 
-class _Cancelled(Exception):
-    """Another build failed, or the user pressed Ctrl-C."""
-
-
 def _download_source(context: ToolContext, go: Path, pin: Pin, place: Path) -> _Source:
     place.mkdir()
     # The working directory is outside any module, so that Go reads no go.mod.
     argv: list[str | Path] = [go, "mod", "download", "-json", f"{pin.module}@{pin.version}"]
     with context.console.task(f"downloading {pin.name} {pin.version}", None):
-        done = context.run(
+        done = context.programs.run(
             argv, environ=environment.go_environment(context.environ), cwd=place, timeout=_DOWNLOAD_TIMEOUT_S
         )
         report = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
@@ -110,34 +99,7 @@ def _download_source(context: ToolContext, go: Path, pin: Pin, place: Path) -> _
     return _Source(pin, source, place / "out" / pin.name)
 
 
-def _compile_all(context: ToolContext, go: Path, sources: Sequence[_Source]) -> list[Path]:
-    spare = spare_memory_gb()
-    if len(sources) == 1 or spare is None or spare < sum(source.pin.memory_gb for source in sources):
-        return [_compile(context, go, source) for source in sources]
-    stop = threading.Event()
-
-    def watch() -> None:
-        if stop.is_set():
-            raise _Cancelled
-
-    # Signals arrive on this thread only, not on the threads that run the builds.
-    with stop_signals(), concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
-        try:
-            running = [pool.submit(_compile, context, go, source, watch) for source in sources]
-            for finished in as_finished(running):
-                if finished.exception() is not None:
-                    break
-        finally:
-            # Also for a signal that comes while the builds are being started.
-            stop.set()
-        # What failed of itself says why; what was ended for it does not.
-        faults = [fault for fault in (job.exception() for job in running) if fault is not None]
-        for fault in sorted(faults, key=lambda fault: isinstance(fault, _Cancelled)):
-            raise fault
-        return [job.result() for job in running]
-
-
-def _compile(context: ToolContext, go: Path, source: _Source, watch: Callable[[], None] | None = None) -> Path:
+def _compile(context: ToolContext, go: Path, source: _Source) -> Path:
     pin = source.pin
     last: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
     # Without it a plugin reports a development version, which version constraints reject.
@@ -148,13 +110,12 @@ def _compile(context: ToolContext, go: Path, source: _Source, watch: Callable[[]
             last.append(line)
             advance(1)
 
-        code = context.stream(
+        code = context.programs.stream(
             [go, "build", "-v", "-buildvcs=false", *flags, "-o", source.binary, "."],
             environ=environment.go_environment(context.environ),
             cwd=source.folder,
             timeout=_BUILD_TIMEOUT_S,
             on_line=on_line,
-            supervision=Supervision(watch=watch),
         )
         if code != 0 or not source.binary.is_file():
             # A killed compiler prints nothing; systems kill it when memory runs out.
@@ -162,21 +123,3 @@ def _compile(context: ToolContext, go: Path, source: _Source, watch: Callable[[]
                 f"Go cannot build {pin.module} {pin.version}", details=[*last, f"go build ended with code {code}"]
             )
     return source.binary
-
-
-def spare_memory_gb(root: Path = Path("/")) -> float | None:
-    """The available memory within a container's limit, in gigabytes; None if this system does not tell."""
-    available = _AVAILABLE.search(_read(root / "proc/meminfo"))
-    if available is None:
-        return None
-    allowed = _read(root / "sys/fs/cgroup/memory.max").strip()
-    spare = int(available[1]) * 1024
-    return (min(spare, int(allowed)) if allowed.isdecimal() else spare) / 1e9
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii")
-    except OSError:
-        # Other systems, older kernels and the root control group do not have this file.
-        return ""

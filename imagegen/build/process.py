@@ -153,6 +153,14 @@ def stream(
         return child.wait()
 
 
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """How programs are run, which a test may replace."""
+
+    run: ProgramRunner = run
+    stream: ProgramStreamer = stream
+
+
 class Pump:
     """Reads outputs, each on a thread, so that the caller's thread can wait with a deadline and be interrupted."""
 

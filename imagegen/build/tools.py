@@ -1,31 +1,24 @@
 """Finds the Packer and the plugins that a build needs: installed ones, or those in imagegen's cache.
 
-What is missing is downloaded from HashiCorp into the cache, or built with Go where that is not possible. The version
-and the plugins of a Packer are the answer of an earlier run of it, until one of the files that it came from changes.
+What is missing is downloaded from HashiCorp into the cache, or built with Go where that is not possible.
 """
 
-import contextlib
 import dataclasses
-import json
-import os
 import re
 import shlex
 import shutil
 import sys
-import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-import pydantic
 from packaging.version import InvalidVersion, Version
 
 from imagegen.base.console import Console
 from imagegen.base.errors import ToolError
-from imagegen.base.files import write_file
-from imagegen.build import environment, go_build, process
-from imagegen.build.folders import locked
-from imagegen.build.process import ProgramRunner, ProgramStreamer
+from imagegen.base.locks import locked
+from imagegen.build import environment, go_build
+from imagegen.build.process import ProgramRunner, Programs
 from imagegen.build.release import OfficialReleases, ToolContext, install_released
 from imagegen.build.toolchain import LOWEST_PACKER, NeededPlugin, Plugin, Toolchain
 from imagegen.fetch.connection import UnreachableError
@@ -34,10 +27,9 @@ from imagegen.fetch.connection import UnreachableError
 _LOCK_WAIT_S: Final = 3600
 
 _OFFICIAL: Final = OfficialReleases()
+_PROGRAMS: Final = Programs()
 _VERSION_LINE = re.compile(r"(?m)^Packer v(\S+)")
 _PLUGIN_FILE = re.compile(r"packer-plugin-(?P<name>[a-z0-9-]+)_v(?P<version>[^_]+)_x[0-9.]+_")
-# Each answer with the size and the time of every file that it came from.
-_ANSWERS: Final = pydantic.TypeAdapter(dict[str, tuple[str, dict[str, tuple[int, int]]]])
 
 
 def find_tools(
@@ -46,15 +38,14 @@ def find_tools(
     console: Console,
     build: bool = True,
     needed: Iterable[NeededPlugin],
-    run: ProgramRunner = process.run,
-    stream: ProgramStreamer = process.stream,
+    programs: Programs = _PROGRAMS,
     releases: OfficialReleases = _OFFICIAL,
 ) -> Toolchain:
     """A Packer with every plugin of `needed`; otherwise a ToolError with the commands to run.
 
     What is missing is downloaded or built, unless `build` is false.
     """
-    search = _Search(ToolContext(environ, cache_folder(environ), console, run, stream), tuple(needed))
+    search = _Search(ToolContext(environ, cache_folder(environ), console, programs), tuple(needed))
     go = shutil.which("go", path=environ.get("PATH", ""))
     try:
         found = search.find()
@@ -88,57 +79,6 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     return Path(home, ".cache", "imagegen")
 
 
-class AnswerCache:
-    """Answers of earlier runs. A damaged file is an empty cache: it only costs time."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def get(self, *key: object) -> str | None:
-        """The answer, if every file that it came from still has the same size and time."""
-        answer, files = self._read().get(_text(key), (None, {}))
-        return answer if _fingerprints(map(Path, files)) == files else None
-
-    def put(
-        self, answer: str, files: Collection[Path], *key: object, is_current: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Store an answer with the files and folders that it came from, unless one of them is missing.
-
-        `is_current` is called after their sizes and times were read: they could be newer than the answer.
-        """
-        fingerprints = _fingerprints(files)
-        if len(fingerprints) == len(files) and self._is_writable() and is_current():
-            answers = {**self._read(), _text(key): (answer, fingerprints)}
-            with contextlib.suppress(OSError):
-                write_file(self._file, _ANSWERS.dump_json(answers, indent=1))
-
-    def _is_writable(self) -> bool:
-        # On a read-only home the tools run each time, and once only.
-        parents = self._file.parents
-        return os.access(next(parent for parent in parents if parent.exists()), os.W_OK | os.X_OK)
-
-    def _read(self) -> dict[str, tuple[str, dict[str, tuple[int, int]]]]:
-        try:
-            return _ANSWERS.validate_json(self._file.read_bytes(), strict=True)
-        except (OSError, pydantic.ValidationError):
-            return {}
-
-
-def _text(key: Iterable[object]) -> str:
-    return json.dumps([str(part) for part in key])
-
-
-def _fingerprints(files: Iterable[Path]) -> dict[str, tuple[int, int]]:
-    return {str(file): (_size(file), file.stat().st_mtime_ns) for file in files if file.exists()}
-
-
-def _size(file: Path) -> int:
-    if file.is_dir():
-        # A folder's time has a resolution of milliseconds, in which several files may be added.
-        return zlib.crc32("/".join(sorted(path.name for path in file.iterdir())).encode())
-    return file.stat().st_size
-
-
 @dataclasses.dataclass(frozen=True)
 class _Found:
     tools: Toolchain | None
@@ -161,16 +101,15 @@ class _Search:
     def find(self) -> _Found:
         """The first Packer that runs and is new enough, and the first plugin folder that has what is needed."""
         context = self.context
-        cache = AnswerCache(context.cache / "tools.json")
         on_path = shutil.which("packer", path=context.environ.get("PATH", ""))
         built = go_build.built_packer(context.cache)
         seen = _Found(None, None, self.needed, () if on_path else ("packer is not on PATH",))
         for packer in [*([Path(on_path)] if on_path else []), *([built] if built.is_file() else [])]:
             is_packer = False
             try:
-                version = packer_version(packer, environ=context.environ, run=context.run, cache=cache)
+                version = packer_version(packer, environ=context.environ, run=context.programs.run)
                 if is_at_least(version, LOWEST_PACKER):
-                    return self._with_plugins(packer, version, seen, cache)
+                    return self._with_plugins(packer, version, seen)
                 is_packer = bool(version)
                 too_old = f"{packer} has version {version}; the lowest supported version is {LOWEST_PACKER}"
                 fault = too_old if is_packer else f"{packer} is not HashiCorp's Packer"
@@ -180,11 +119,11 @@ class _Search:
             seen = dataclasses.replace(seen, faults=(*seen.faults, fault), not_packer=not_packer)
         return seen
 
-    def _with_plugins(self, packer: Path, version: str, seen: _Found, cache: AnswerCache) -> _Found:
+    def _with_plugins(self, packer: Path, version: str, seen: _Found) -> _Found:
         context = self.context
         missing: tuple[NeededPlugin, ...] = ()
         for environ in (context.environ, {**context.environ, "PACKER_PLUGIN_PATH": str(context.plugin_folder)}):
-            plugins = installed_plugins(packer, environ=environ, run=context.run, cache=cache)
+            plugins = installed_plugins(packer, environ=environ, run=context.programs.run)
             missing = tuple(
                 plugin
                 for plugin in self.needed
@@ -278,44 +217,20 @@ def _packer_command() -> str:
     return f"# install Packer {LOWEST_PACKER} or newer: https://developer.hashicorp.com/packer/install"
 
 
-def packer_version(packer: Path, *, environ: Mapping[str, str], run: ProgramRunner, cache: AnswerCache) -> str:
+def packer_version(packer: Path, *, environ: Mapping[str, str], run: ProgramRunner) -> str:
     """The version; empty if the program is another `packer`, such as cracklib's."""
-    answer = cache.get("version", packer)
-    if answer is None:
-        # Packer prints its version in a tenth of a second.
-        done = run([packer, "version"], environ=environment.packer_probe_environment(environ), timeout=10)
-        match = _VERSION_LINE.search(done.stdout)
-        answer = match[1] if done.returncode == 0 and match else ""
-        cache.put(answer, [packer], "version", packer)
-    return answer
+    # Packer prints its version in a tenth of a second.
+    done = run([packer, "version"], environ=environment.packer_probe_environment(environ), timeout=10)
+    match = _VERSION_LINE.search(done.stdout)
+    return match[1] if done.returncode == 0 and match else ""
 
 
-def installed_plugins(
-    packer: Path, *, environ: Mapping[str, str], run: ProgramRunner, cache: AnswerCache
-) -> dict[str, Plugin]:
+def installed_plugins(packer: Path, *, environ: Mapping[str, str], run: ProgramRunner) -> dict[str, Plugin]:
     """The plugins that this Packer finds in this environment, by their source."""
+    # Packer reads every plugin file, which takes one second.
     child_environ = environment.packer_probe_environment(environ)
-    names = ("PACKER_PLUGIN_PATH", "PACKER_CONFIG_DIR", "PACKER_CONFIG", "HOME", "XDG_CONFIG_HOME")
-    key = ("plugins", packer, *(child_environ.get(name, "") for name in names))
-    answer = cache.get(*key)
-    if answer is not None:
-        return parse_plugins(answer)
-
-    def list_plugins() -> str:
-        # Packer reads every plugin file, which takes one second.
-        done = run([packer, "plugins", "installed"], environ=child_environ, timeout=20)
-        return done.stdout if done.returncode == 0 else ""
-
-    output = list_plugins()
-    plugins = parse_plugins(output)
-    if plugins:
-        # The times of these folders show whether a plugin was added or removed. Without a plugin nothing is cached.
-        files = {plugin.path for plugin in plugins.values()}
-        owners = {file.parents[1] for file in files}
-        beside = {path for owner in owners for path in owner.iterdir() if path.is_dir()}
-        # Another run may be installing a plugin now: a second list must be the same as the first.
-        cache.put(output, {packer} | files | owners | beside, *key, is_current=lambda: list_plugins() == output)
-    return plugins
+    done = run([packer, "plugins", "installed"], environ=child_environ, timeout=20)
+    return parse_plugins(done.stdout) if done.returncode == 0 else {}
 
 
 def parse_plugins(output: str) -> dict[str, Plugin]:

@@ -13,7 +13,7 @@ from imagegen.base.canonical import digest
 from imagegen.base.errors import ConflictError
 from imagegen.base.files import read_file, write_file
 from imagegen.base.lines import counted
-from imagegen.build.folders import locked
+from imagegen.base.locks import locked
 from imagegen.record.manifest import ImageManifest, merge
 
 LOCK_WAIT_S = 60.0

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from imagegen.base.console import seconds
 from imagegen.base.errors import BuildError, ExitCode
 from imagegen.base.files import scratch_folder, write_file
+from imagegen.base.locks import locked
 from imagegen.base.signals import stop_signals
 from imagegen.build import process
-from imagegen.build.folders import locked
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.tools import find_tools
 from imagegen.fetch.lock import read_lock

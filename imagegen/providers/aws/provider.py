@@ -142,7 +142,7 @@ def _account(clients: ServiceClients, region: str) -> str:
 
 PROVIDER: Final = Provider[Settings, Place](
     name="aws",
-    plugin=NeededPlugin("amazon", "1.2.6", Pin("github.com/hashicorp/packer-plugin-amazon", "v1.8.2", 136, 3.2)),
+    plugin=NeededPlugin("amazon", "1.2.6", Pin("github.com/hashicorp/packer-plugin-amazon", "v1.8.2", 136)),
     builder="amazon-ebs",
     # EC2's error codes, and texts for spot fleets, where the plugin prints no code. `Unsupported` alone would also
     # match other errors.

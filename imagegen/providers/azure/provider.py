@@ -153,9 +153,7 @@ def publish(plan: Plan, built: CloudImage, run: RunFacts, console: Console) -> P
 PROVIDER: Final = Provider[Settings, Place](
     name="azure",
     # 1.4.5 is the newest with a Go module version: v2 did not change its module path.
-    plugin=NeededPlugin(
-        "azure", source.LOWEST_PLUGIN, Pin("github.com/hashicorp/packer-plugin-azure", "v1.4.5", 82, 0.9)
-    ),
+    plugin=NeededPlugin("azure", source.LOWEST_PLUGIN, Pin("github.com/hashicorp/packer-plugin-azure", "v1.4.5", 82)),
     builder="azure-arm",
     # Without OperationNotAllowed, which has many causes besides quotas.
     no_capacity=frozenset(
