@@ -12,6 +12,7 @@ import pydantic
 
 from imagegen.base.errors import ConfigError
 from imagegen.fetch.request import shown_url
+from imagegen.record.differences import flatten
 from imagegen.record.manifest import ImageManifest
 from imagegen.steps.release_record import RESOURCE
 
@@ -175,20 +176,13 @@ def read_manifest(manifest: ImageManifest) -> Side:
 
 def _resource(step: str, identifier: str, values: object) -> Resource:
     kind, _, label = identifier.partition("/")[2].partition(":")
-    return Resource(step, kind, label, dict(_flat("", values)))
+    return Resource(step, kind, label, dict(_text_values(values)))
 
 
-def _flat(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """Every single value, with a name that does not depend on its place in a list if it has a path."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _flat(f"{name}.{key}" if name else str(key), inner)
-    elif isinstance(value, list) and value:
-        for index, inner in enumerate(value):
-            is_file = isinstance(inner, dict) and "path" in inner
-            yield from _flat(f"{name}[{inner['path'] if is_file else index}]", inner)
-    elif value is not None and value not in ([], {}):
-        yield name, str(value).lower() if isinstance(value, bool) else str(value)
+def _text_values(values: object) -> Iterator[tuple[str, str]]:
+    for name, value in flatten(values):
+        if value is not None and value not in ([], {}):
+            yield name, str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def compare(before: Side, after: Side) -> Differences:

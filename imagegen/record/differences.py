@@ -1,9 +1,11 @@
-"""Tells two JSON documents apart, value by value. Pure."""
+"""Tells two values of JSON apart, path by path. Pure."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -15,7 +17,8 @@ _SHOWN_PROBLEMS: Final = 10
 
 def differences(found: object, expected: object, *, place: str, source: str, hint: str) -> Iterator[Problem]:
     """A problem for each value of `found` that is not the expected one. `source` says it: "the manifest"."""
-    was, wanted = dict(_values(found)), dict(_values(expected))
+    was, wanted = dict(flatten(found)), dict(flatten(expected))
+    was, wanted = _without_parents(was, wanted), _without_parents(wanted, was)
     for name in sorted(was.keys() | wanted.keys()):
         if name not in wanted:
             yield Problem(place, 0, name, f"is {shown(was[name])}, but {source} has no such value", hint)
@@ -27,6 +30,12 @@ def differences(found: object, expected: object, *, place: str, source: str, hin
             yield Problem(place, 0, name, message, hint)
 
 
+def _without_parents(values: Mapping[str, object], others: Iterable[str]) -> dict[str, object]:
+    """The values without the empty maps and lists that have entries among the others: those are told one by one."""
+    parents = {name[: part.start()] for name in others for part in re.finditer(r"[.\[]", name)}
+    return {name: value for name, value in values.items() if value not in ({}, []) or name not in parents}
+
+
 def first_problems(problems: Iterable[Problem]) -> list[Problem]:
     """The first problems. The last of them says how many more there are."""
     listed = list(problems)
@@ -36,14 +45,18 @@ def first_problems(problems: Iterable[Problem]) -> list[Problem]:
     return first
 
 
-def _values(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Each single value with its path. An entry of a list has its name in the path, if it has one."""
-    if isinstance(value, Mapping):
+def flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Each single value with its path. An entry of a list has its name or path in it, if it has one: then its place in
+    the list does not matter."""
+    if isinstance(value, Mapping) and value:
         for key, item in value.items():
-            yield from _values(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
+            yield from flatten(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value:
+        seen: collections.Counter[str] = collections.Counter()
         for index, item in enumerate(value):
-            name = item.get("name", index) if isinstance(item, Mapping) else index
-            yield from _values(item, f"{path}[{name}]")
+            named = item.get("path", item.get("name", index)) if isinstance(item, Mapping) else index
+            seen[str(named)] += 1
+            again = f" ({seen[str(named)]})" if seen[str(named)] > 1 else ""
+            yield from flatten(item, f"{path}[{named}{again}]")
     else:
         yield path, value

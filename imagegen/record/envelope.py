@@ -14,17 +14,17 @@ from typing import Annotated, Final, Literal
 
 import pydantic
 from pydantic.alias_generators import to_camel
+from securesystemslib import dsse
 
 from imagegen.base.errors import Problem
 from imagegen.record.keys import SigningKey, VerifyingKey
 from imagegen.record.manifest import Json
-from imagegen.record.reading import InvalidDocument, parse_json, parse_model
+from imagegen.record.reading import ATTEST_AGAIN, InvalidDocument, parse_json, parse_model
 from imagegen.record.statement import Statement, statement_bytes
 from imagegen.steps.resource import Strict
 
 LIMIT_BYTES: Final = 16 * 2**20
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
-ATTEST_AGAIN: Final = "make it again from the manifest of the build: `imagegen attest MANIFEST`"
 
 
 class Signature(Strict):
@@ -113,9 +113,8 @@ def _opened(envelope: Envelope, shown_as: str, *, is_keyless: bool) -> Attestati
 
 
 def _signed_bytes(payload: bytes) -> bytes:
-    """What a signature is made of: type and payload, each after its length (DSSE calls it PAE)."""
-    kind = PAYLOAD_TYPE.encode()
-    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+    """What a signature is made of: type and payload, each after its length."""
+    return dsse.Envelope(payload, PAYLOAD_TYPE, {}).pae()
 
 
 def _decode(text: str) -> bytes | None:

@@ -11,28 +11,25 @@ import re
 import shlex
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    ECDSA,
-    SECP256R1,
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-)
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
     load_pem_private_key,
     load_pem_public_key,
 )
+from securesystemslib.exceptions import UnverifiedSignatureError
+from securesystemslib.signer import CryptoSigner, Signature, SSlibKey
 
 from imagegen.base.errors import ConfigError
 
 # NIST SP 800-131A allows no shorter keys, and longer ones take seconds for each signature.
 _RSA_BITS: Final = (2048, 8192)
+# The library would choose another padding.
+_RSA_SCHEME: Final = "rsa-pkcs1v15-sha256"
 _LABEL: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,60})-----")
 _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519 -out attest.key"
 _PRINT_PUBLIC: Final = "give a public key: `openssl pkey -in KEY -pubout` prints that of a private one"
@@ -52,25 +49,19 @@ class VerifyingKey:
 
     @property
     def kind(self) -> str:
-        match self._key:
-            case Ed25519PublicKey():
-                return "Ed25519"
-            case EllipticCurvePublicKey():
-                return "ECDSA"
-            case RSAPublicKey():
-                return "RSA"
+        return {"ed25519": "Ed25519", "ecdsa": "ECDSA", "rsa": "RSA"}[self.library_key.keytype]
+
+    @property
+    def library_key(self) -> SSlibKey:
+        """The key with its way to sign."""
+        scheme = _RSA_SCHEME if isinstance(self._key, RSAPublicKey) else None
+        return SSlibKey.from_crypto(self._key, self.id, scheme)
 
     def has_signed(self, data: bytes, signature: bytes) -> bool:
         """Whether the signature is one of these bytes by this key."""
         try:
-            match self._key:
-                case Ed25519PublicKey():
-                    self._key.verify(signature, data)
-                case EllipticCurvePublicKey():
-                    self._key.verify(signature, data, ECDSA(SHA256()))
-                case RSAPublicKey():
-                    self._key.verify(signature, data, PKCS1v15(), SHA256())
-        except InvalidSignature:
+            self.library_key.verify_signature(Signature(self.id, signature.hex()), data)
+        except UnverifiedSignatureError:
             return False
         return True
 
@@ -87,13 +78,8 @@ class SigningKey:
 
     def sign(self, data: bytes) -> bytes:
         """A signature of these bytes."""
-        match self._key:
-            case Ed25519PrivateKey():
-                return self._key.sign(data)
-            case EllipticCurvePrivateKey():
-                return self._key.sign(data, ECDSA(SHA256()))
-            case RSAPrivateKey():
-                return self._key.sign(data, PKCS1v15(), SHA256())
+        signed = CryptoSigner(self._key, self.public.library_key).sign(data)
+        return bytes.fromhex(signed.signature)
 
 
 def read_signing_key(data: bytes, shown_as: str, passphrase: bytes | None) -> SigningKey:

@@ -2,13 +2,15 @@
 
 Its components are Windows as the machine reported it, the artifacts with their files on the disk, and the container
 images. It has only times and
-digests of the manifest, so equal manifests have equal documents.
+digests of the manifest, so equal manifests have equal documents: an SBOM is verified by making it again.
 """
 
 import datetime
+import json
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
+from urllib.parse import unquote
 
 from cyclonedx.exception import CycloneDxException
 from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, Property, XsUri
@@ -21,10 +23,11 @@ from cyclonedx.output.json import JsonV1Dot7
 from cyclonedx.spdx import is_supported_id
 
 from imagegen.base.errors import Problem
+from imagegen.record.differences import differences
 from imagegen.record.manifest import ImageManifest, RecordedArtifact
 from imagegen.record.manifest_file import HINT, ManifestFile, read_guest_report, windows_version
 from imagegen.record.package_urls import artifact_purl, base_name, base_purl, find_release, image_purl, is_public
-from imagegen.record.reading import InvalidDocument, stating
+from imagegen.record.reading import ATTEST_AGAIN, InvalidDocument, parse_json, stating
 from imagegen.record.report import GuestReport
 
 _PREFIX: Final = "imagegen:"
@@ -178,3 +181,47 @@ def _licence(text: str) -> DisjunctiveLicense:
 
 def _properties(facts: Iterable[tuple[str, str]]) -> list[Property]:
     return [Property(name=f"{_PREFIX}{name}", value=value) for name, value in facts]
+
+
+LIMIT_BYTES: Final = 64 * 2**20
+# What another version of imagegen, of its catalogue or of the library would write otherwise about the same image.
+_NOT_COMPARED: Final = frozenset(
+    {*("$schema", "specVersion", "tools", "dependencies", "purl", "licenses", "supplier", "pedigree")}
+)
+_COMPARED_PROPERTIES: Final = frozenset(
+    f"{_PREFIX}{name}" for name in ("image-id", "provider", "target", "manifest-sha256")
+)
+
+
+def compare_sbom(data: bytes, file: ManifestFile, shown_as: str) -> tuple[int, list[Problem]]:
+    """The number of components of an SBOM, and in what it differs from the one that is made of the manifest now."""
+    found = parse_json(data, shown_as, ATTEST_AGAIN)
+    components = found.get("components") if isinstance(found, dict) else None
+    if not isinstance(components, list):
+        raise InvalidDocument([Problem(shown_as, 0, "", "is not an SBOM in the form of CycloneDX", ATTEST_AGAIN)])
+    expected = _comparable(json.loads(make_sbom(file)))
+    try:
+        compared = differences(_comparable(found), expected, place=shown_as, source="the manifest", hint=ATTEST_AGAIN)
+        return len(components), list(compared)
+    except RecursionError:
+        raise InvalidDocument([Problem(shown_as, 0, "", "is nested too deeply", ATTEST_AGAIN)]) from None
+
+
+def _comparable(value: object) -> object:
+    """A document without what is not compared."""
+    if isinstance(value, list):
+        return [_comparable(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    left_out = _NOT_COMPARED | ({"type", "version"} if str(value.get("bom-ref")).startswith("artifact/") else set())
+    kept = {key: _comparable(item) for key, item in value.items() if key not in left_out}
+    if isinstance(listed := kept.pop("properties", None), list):
+        kept |= {
+            str(one["name"]): one.get("value")
+            for one in listed
+            if isinstance(one, dict) and one.get("name") in _COMPARED_PROPERTIES
+        }
+    if isinstance(url := kept.get("url"), str):
+        # The library quotes some characters.
+        kept["url"] = unquote(url)
+    return kept

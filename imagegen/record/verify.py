@@ -12,16 +12,16 @@ from typing import Literal
 from imagegen.base.errors import ConfigError, Problem
 from imagegen.base.lines import counted
 from imagegen.fetch.lock import lock_sha256, read_lock
-from imagegen.record import envelope, node_check, sbom_check
+from imagegen.record import envelope, node_check, sbom
 from imagegen.record.differences import differences, first_problems
 from imagegen.record.document_files import DocumentFiles
-from imagegen.record.envelope import ATTEST_AGAIN, Attestation, read_attestation
+from imagegen.record.envelope import Attestation, read_attestation
 from imagegen.record.keys import VerifyingKey
 from imagegen.record.lock_check import compare_lock
 from imagegen.record.manifest_file import ManifestFile, find_contradictions, read_manifest
 from imagegen.record.node_check import compare_node, read_node_check
-from imagegen.record.reading import InvalidDocument, read_bytes
-from imagegen.record.sbom_check import compare_sbom, read_sbom
+from imagegen.record.reading import ATTEST_AGAIN, InvalidDocument, read_bytes
+from imagegen.record.sbom import compare_sbom
 from imagegen.record.statement import Statement, make_statement
 
 _NO_ATTESTATION = "make it where the key is: `imagegen attest MANIFEST --key FILE`"
@@ -147,13 +147,13 @@ def _check_sbom(request: VerifyRequest, file: ManifestFile, statement: Statement
     if not path.exists() and stated is None:
         return Check("sbom", "skipped", f"there is none ({path})")
     try:
-        data = read_bytes(path, limit=sbom_check.LIMIT_BYTES, hint=ATTEST_AGAIN)
+        data = read_bytes(path, limit=sbom.LIMIT_BYTES, hint=ATTEST_AGAIN)
         digest = hashlib.sha256(data).hexdigest()
         if stated not in (None, digest):
             message = f"has sha256 {digest}, but the attestation says {stated}"
             return _failed("sbom", [Problem(str(path), 0, "", message, ATTEST_AGAIN)])
-        sbom = read_sbom(data, str(path))
-        return _judged("sbom", counted(len(sbom.components), "component"), compare_sbom(sbom, file, str(path)))
+        count, problems = compare_sbom(data, file, str(path))
+        return _judged("sbom", counted(count, "component"), problems)
     except InvalidDocument as invalid:
         return _failed("sbom", invalid.problems)
 
