@@ -17,13 +17,18 @@ import imagegen
 from imagegen.base.canonical import digest
 from imagegen.base.errors import BuildError, PublishError, RefusedError
 from imagegen.base.files import write_tree
+from imagegen.build.display import show_build
 from imagegen.build.doctor import reject_failed_checks
-from imagegen.build.folders import BuildFolder
-from imagegen.build.packer import CloudSide, PackerBuild, build_on_first, build_tree, validate_tree
-from imagegen.build.progress import show_build
-from imagegen.build.toolchain import Toolchain
-from imagegen.build.tools import find_tools
-from imagegen.build.verdict import VerdictPipe
+from imagegen.build.packer import (
+    BuildFolder,
+    CloudSide,
+    PackerBuild,
+    VerdictPipe,
+    build_on_first,
+    build_tree,
+    validate_tree,
+)
+from imagegen.build.tools import Toolchain, find_tools
 from imagegen.fetch.credentials import address_texts, encode_addresses
 from imagegen.fetch.lock import Lock, StoredLock
 from imagegen.fetch.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_lock

@@ -1,28 +1,119 @@
 """Runs Packer on a rendered tree: validates and builds it, and returns the artifact or raises an error with the cause.
 
-The output of a build goes to the display, as progress, and to the log. Touches nothing else on this machine.
+The output of a build goes to the display, as progress, and to the log. A build has a folder of its own, and a named
+pipe on which Packer waits for the verdict on the machine's report, before it seals the machine.
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, RefusedError, ToolError
-from imagegen.build import environment, process
+from imagegen.base.locks import locked
+from imagegen.build import process
+from imagegen.build.display import Display
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
-from imagegen.build.guest_logs import FILE, GuestLogs
-from imagegen.build.packer_output import LOGS, BuildLog, OutputLine, Record, plain, read_line, scrub
+from imagegen.build.logs import FILE, GuestLogs
+from imagegen.build.output import LOGS, BuildLog, OutputLine, Record, plain, read_line, scrub
 from imagegen.build.process import ProgramRunner, ProgramStreamer, Supervision
-from imagegen.build.progress import Display
 from imagegen.build.supervisor import Grace, Orphan
-from imagegen.build.toolchain import Toolchain
-from imagegen.build.verdict import VerdictPipe
+from imagegen.build.tools import Toolchain
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildFolder:
+    """The folder of one build: out/<name>/<id>/."""
+
+    root: Path
+
+    @property
+    def tree(self) -> Path:
+        """What Packer reads."""
+        return self.root / "tree"
+
+    @property
+    def log(self) -> Path:
+        """The log of Packer's output."""
+        return self.root / "packer.log"
+
+    @property
+    def journal(self) -> Path:
+        """The journals of the runs of this config."""
+        return self.root.parent / "journal"
+
+    def report(self, run_id: str) -> Path:
+        """The report of the machine of a run. The file has the run's name, so that it is taken for no other image's."""
+        return self.root / "reports" / f"{run_id}.json"
+
+    @property
+    def verdict_pipe(self) -> Path:
+        """The named pipe on which Packer waits for the verdict on the report."""
+        return self.root / "verdict.pipe"
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Lock the folder: another build of the image would delete this one's report and log."""
+        with locked(self.root / ".lock", wait_s=0, waiting=self._refuse_second_run):
+            yield
+
+    def _refuse_second_run(self) -> None:
+        raise RefusedError(
+            f"another run is using {self.root}: it builds or publishes the same image",
+            hint="wait until it ends, or use another folder with --out",
+        )
+
+
+class VerdictPipe(contextlib.AbstractContextManager["VerdictPipe"]):
+    """The pipe of one build. Without an answer, Packer makes no image: it waits, and then fails.
+
+    `judge` returns why the report is rejected, or None.
+    """
+
+    def __init__(self, file: Path, judge: Callable[[], str | None]) -> None:
+        self._file = file
+        self._judge = judge
+        self.rejection: str | None = None
+        """Why the report was rejected; None if nobody has asked yet, or if it was accepted."""
+        file.unlink(missing_ok=True)
+        try:
+            os.mkfifo(file, 0o600)
+        except OSError as fault:
+            raise ToolError(
+                f"the named pipe {file} cannot be created: {fault.strerror}",
+                hint="use a folder on a file system that supports named pipes",
+            ) from fault
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variable with which Packer waits."""
+        return {"verdict_pipe": str(self._file)}
+
+    def answer(self) -> None:
+        """Judge the report if Packer is waiting for the verdict."""
+        try:
+            pipe = os.open(self._file, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            # Nobody is reading.
+            return
+        try:
+            self.rejection = self._judge()
+            # The reader may have its answer already, and be closing the pipe.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(pipe, b"rejected\n" if self.rejection else b"accepted\n")
+        finally:
+            os.close(pipe)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.unlink(missing_ok=True)
+
 
 _SHOWN_LINES: Final = 15
 _SHOWN_ERRORS: Final = 5
@@ -253,8 +344,8 @@ def validate_tree(
     run: ProgramRunner = process.run,
 ) -> None:
     """RefusedError with Packer's messages unless the tree is formatted and valid."""
-    child_environ = environment.build_environment(environ, tools.environment, {}, cloud.names | cloud.secret_names)
-    secrets = environment.secret_values(environ, cloud.secret_names)
+    child_environ = process.build_environment(environ, tools.environment, {}, cloud.names | cloud.secret_names)
+    secrets = process.secret_values(environ, cloud.secret_names)
     for arguments, quality in ((("fmt", "-check", "-diff"), "formatted"), (("validate",), "valid")):
         try:
             done = run([tools.packer, *arguments, "."], environ=child_environ, cwd=tree, timeout=_VALIDATE_TIMEOUT_S)
@@ -294,14 +385,14 @@ def build_tree(
     tree, log, cloud, verdict = job.tree, job.log, job.cloud, job.verdict
     flags = ["-machine-readable", f"-on-error={job.on_error}", "-color=false", "."]
     names = cloud.names | cloud.secret_names | {"PACKER_LOG"}
-    secrets = environment.secret_values({**environ, **job.variables}, cloud.secret_names, cloud.secret_texts)
+    secrets = process.secret_values({**environ, **job.variables}, cloud.secret_names, cloud.secret_texts)
     log.parent.mkdir(parents=True, exist_ok=True)
     with BuildLog(log) as file:
         output = BuildOutput(file, display, secrets, cloud.traces, log.with_name(FILE))
         try:
             code = stream(
                 [tools.packer, "build", *flags],
-                environ=environment.build_environment(environ, tools.environment, job.variables, names),
+                environ=process.build_environment(environ, tools.environment, job.variables, names),
                 cwd=tree,
                 timeout=job.timeout_s,
                 on_line=output.add_line,

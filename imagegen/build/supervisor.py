@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 
-from imagegen.build.packer_output import BuildLog, log_texts
+from imagegen.build.output import BuildLog, log_texts
 
 CONTROL = 0
 INTERRUPT = b"I"

@@ -19,8 +19,8 @@ import imagegen
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, ConfigError, ImagegenError, RefusedError
 from imagegen.base.files import read_file
-from imagegen.build.folders import BuildFolder
-from imagegen.build.toolchain import Toolchain
+from imagegen.build.packer import BuildFolder
+from imagegen.build.tools import Toolchain
 from imagegen.fetch.lock import Lock, LockedBase
 from imagegen.fetch.request import ArtifactRequest, shown_url
 from imagegen.plan.model import BuildPlan

@@ -24,7 +24,7 @@ from botocore.client import ClientCreator
 from imagegen import pipeline
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError
-from imagegen.build.toolchain import Plugin, Toolchain
+from imagegen.build.tools import Plugin, Toolchain
 from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers import sweep
 from imagegen.leftovers.recording import read_runs

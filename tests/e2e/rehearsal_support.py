@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from imagegen.build.events import GuestEvent
-    from imagegen.build.packer_output import OutputLine
+    from imagegen.build.output import OutputLine
     from imagegen.fetch.lock import Lock
     from imagegen.rehearsal.network.network import Network
     from imagegen.rehearsal.sandbox import SandboxSetup

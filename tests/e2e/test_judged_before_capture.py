@@ -13,9 +13,8 @@ import pytest
 from imagegen.base.console import make_console
 from imagegen.base.errors import BuildError
 from imagegen.base.files import write_tree
-from imagegen.build.packer import CloudSide, PackerBuild, build_tree
+from imagegen.build.packer import CloudSide, PackerBuild, VerdictPipe, build_tree
 from imagegen.build.tools import find_tools
-from imagegen.build.verdict import VerdictPipe
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import ACCEPTED, EXPIRES_AT, NEVER, REPORT
 from imagegen.rehearsal.clouds.aws import moto_call

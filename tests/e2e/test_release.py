@@ -16,9 +16,8 @@ import pytest
 
 from imagegen.base.console import Console
 from imagegen.base.errors import ExitCode, ToolError, VerificationError
-from imagegen.build import release
-from imagegen.build.release import HOST, OfficialReleases
-from imagegen.build.tools import find_tools
+from imagegen.build import tools
+from imagegen.build.tools import HOST, OfficialReleases, find_tools
 from imagegen.fetch.connection import UnreachableError, read_starts
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 from imagegen.rehearsal.network.network import Network
@@ -149,7 +148,7 @@ def test_wrong_bytes_end_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(release, "LARGEST_BYTES", 2999)
+    monkeypatch.setattr(tools, "LARGEST_BYTES", 2999)
     server = good()
     change(server)
     with pytest.raises(VerificationError, match=why) as caught:

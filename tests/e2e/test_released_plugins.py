@@ -14,8 +14,7 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import VerificationError
 from imagegen.build.process import Programs
-from imagegen.build.release import HOST, ToolContext, install_released, system_name
-from imagegen.build.tools import find_tools
+from imagegen.build.tools import HOST, ToolContext, find_tools, install_released, system_name
 from imagegen.fetch.connection import UnreachableError
 from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.network.network import Network

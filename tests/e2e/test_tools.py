@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.build.events import GuestEvent
-    from imagegen.build.packer_output import OutputLine
-    from imagegen.build.toolchain import Toolchain
+    from imagegen.build.output import OutputLine
+    from imagegen.build.tools import Toolchain
 
 pytestmark = pytest.mark.e2e
 

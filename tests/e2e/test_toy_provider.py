@@ -58,7 +58,7 @@ CHECK = """\
 import os, pathlib, sys
 from imagegen import pipeline
 from imagegen.fetch import locking
-from imagegen.build.folders import BuildFolder
+from imagegen.build.packer import BuildFolder
 from imagegen.base.console import Console
 from imagegen.run import Run
 from tests.conftest import load_today

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import click
 
+from imagegen.authenticode.root_list import read_preset_roots
 from imagegen.catalog import facts, listing
 from imagegen.cli import options
 from imagegen.cli.output import print_as
@@ -41,8 +42,6 @@ def catalog(table: str | None, form: str) -> None:
         shown = {name: [artifact.as_json() for artifact in artifacts] for name, artifacts in found.items()}
         lines = override_lines(found, width)
     elif table == "preset-roots":
-        from imagegen.authenticode.root_list import read_preset_roots
-
         roots = {str(root.subject): ssl.DER_cert_to_PEM_cert(root.der) for root in read_preset_roots()}
         shown, lines = roots, [line for name, pem in roots.items() for line in (f"# {name}", *pem.splitlines())]
     elif table == "faults":

@@ -2,8 +2,7 @@
 
 import click
 
-from imagegen.build.toolchain import tool_exports_text
-from imagegen.build.tools import find_tools
+from imagegen.build.tools import find_tools, tool_exports_text
 from imagegen.cli import options
 from imagegen.cli.arguments import open_run
 from imagegen.cli.output import print_as

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from imagegen.base.errors import BuildError, ImagegenError, PublishError, RefusedError
-from imagegen.build.toolchain import NeededPlugin, Pin
+from imagegen.build.tools import NeededPlugin, Pin
 from imagegen.fetch.lock import LockedBase
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.azure import checks, gallery, source, tags

@@ -13,11 +13,18 @@ import pytest
 
 from imagegen.base.console import Console
 from imagegen.base.errors import ToolError, VerificationError
-from imagegen.build.go_build import announcement
 from imagegen.build.process import Completed, Programs
-from imagegen.build.release import OfficialReleases
-from imagegen.build.toolchain import PACKER, Toolchain, tool_exports_text
-from imagegen.build.tools import cache_folder, find_tools, is_at_least, parse_plugins
+from imagegen.build.tools import (
+    PACKER,
+    OfficialReleases,
+    Toolchain,
+    announcement,
+    cache_folder,
+    find_tools,
+    is_at_least,
+    parse_plugins,
+    tool_exports_text,
+)
 from imagegen.fetch.connection import UnreachableError
 from tests.provider_answers import PLUGINS
 

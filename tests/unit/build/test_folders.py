@@ -9,7 +9,7 @@ import pytest
 
 from imagegen.base.errors import ToolError
 from imagegen.base.locks import locked
-from imagegen.build.folders import BuildFolder
+from imagegen.build.packer import BuildFolder
 
 
 def test_a_lock_that_stays_held_is_waited_for_and_given_up(tmp_path: Path) -> None:

@@ -11,16 +11,15 @@ import pytest
 
 from imagegen.base.errors import BuildError, RefusedError, ToolError
 from imagegen.build.events import BrokenEvent, GuestEvent
-from imagegen.build.packer import CloudSide, PackerBuild, PackerError, build_tree, validate_tree
+from imagegen.build.packer import CloudSide, PackerBuild, PackerError, VerdictPipe, build_tree, validate_tree
 from imagegen.build.process import Completed, Supervision
-from imagegen.build.toolchain import Toolchain
-from imagegen.build.verdict import VerdictPipe
+from imagegen.build.tools import Toolchain
 from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imagegen.build.packer_output import OutputLine
+    from imagegen.build.output import OutputLine
 
 _TOOLS = Toolchain(Path("/t/packer"), "1.16.0", {}, {"CHECKPOINT_DISABLE": "1"})
 _TARGET = "amazon-ebs.image"

@@ -20,7 +20,7 @@ from imagegen import pipeline
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError, VerificationError
 from imagegen.build.packer import PackerBuild, PackerError
-from imagegen.build.toolchain import Plugin, Toolchain
+from imagegen.build.tools import Plugin, Toolchain
 from imagegen.cli.main import cli
 from imagegen.fetch import locking
 from imagegen.fetch.lock import lock_bytes

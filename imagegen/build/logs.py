@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from imagegen.build.packer_output import LOGS
+from imagegen.build.output import LOGS
 
 FILE: Final = "guest-logs.zip"
 # logs.ps1 keeps to 4 MB before it compresses.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 HIDDEN: Final = "***"
-# Before each line with a part of the machine's logs (`guest_logs.py`), which no log has.
+# Before each line with a part of the machine's logs (`logs.py`), which no log has.
 LOGS: Final = "imagegen-logs: "
 
 _COMMA: Final = "%!(PACKER_COMMA)"
