@@ -32,7 +32,7 @@ from imagegen.build.tools import Toolchain, find_tools
 from imagegen.fetch.credentials import address_texts, encode_addresses
 from imagegen.fetch.lock import Lock, StoredLock
 from imagegen.fetch.locking import check_complete, look_up, read_stored_lock_for, verify_frozen, verify_lock
-from imagegen.leftovers.recording import record_in_journal, reject_claimed
+from imagegen.leftovers.sweep import record_in_journal, reject_claimed
 from imagegen.oci.registry_credentials import builder_variable, read_credentials, secret_forms
 from imagegen.plan.context import evaluate_steps
 from imagegen.plan.loading import Loaded, reject_unimplemented

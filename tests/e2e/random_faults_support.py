@@ -27,7 +27,7 @@ from imagegen.base.errors import BuildError
 from imagegen.build.tools import Plugin, Toolchain
 from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers import sweep
-from imagegen.leftovers.recording import read_runs
+from imagegen.leftovers.sweep import read_runs
 from imagegen.pipeline import BuildOptions
 from imagegen.plan import loading
 from imagegen.plan.model import BuildPlan

@@ -35,9 +35,9 @@ TARGET = "azure"
 COSIGN = """\
 #!{python}
 import json, pathlib, sys
-from imagegen.record.envelope import sign
-from imagegen.record.keys import read_signing_key
-from imagegen.record.statement import Statement
+from imagegen.record.attest import sign
+from imagegen.record.attest import read_signing_key
+from imagegen.record.attest import Statement
 
 def value(option):
     return pathlib.Path(sys.argv[sys.argv.index(option) + 1])

@@ -22,7 +22,7 @@ from imagegen.build.tools import find_tools
 from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers import sweep
 from imagegen.leftovers.journal import CLEANED, recorded
-from imagegen.leftovers.recording import read_runs, warn_of_leftovers
+from imagegen.leftovers.sweep import read_runs, warn_of_leftovers
 from imagegen.plan import loading
 from imagegen.providers.azure.leftovers import DELETED_VAULT
 from imagegen.providers.provider import provider

@@ -15,13 +15,20 @@ from imagegen.cli import options
 from imagegen.cli.messages import messages
 from imagegen.cli.output import print_as
 from imagegen.cli.stored import find_manifest_file
-from imagegen.record.attest import Documents, Sign, make_documents
-from imagegen.record.cosign import sign_with_cosign
-from imagegen.record.document_files import DocumentFiles
-from imagegen.record.envelope import LIMIT_BYTES, read_attestation, sign
-from imagegen.record.keys import SigningKey, read_signing_key
-from imagegen.record.manifest_file import ManifestFile, find_contradictions, read_manifest
+from imagegen.record.attest import (
+    LIMIT_BYTES,
+    DocumentFiles,
+    Documents,
+    Sign,
+    SigningKey,
+    make_documents,
+    read_attestation,
+    read_signing_key,
+    sign,
+    sign_with_cosign,
+)
 from imagegen.record.reading import InvalidDocument, read_bytes
+from imagegen.record.store import ManifestFile, find_contradictions, read_manifest
 
 LIMIT_KEY_BYTES: Final = 64 * 2**10
 _UNSIGNED: Final = "warning: not signed, so anybody could have written it: sign it with --key FILE or --cosign"

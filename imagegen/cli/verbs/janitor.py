@@ -13,8 +13,7 @@ from imagegen.cli.arguments import open_run
 from imagegen.cli.output import print_as
 from imagegen.leftovers import sweep
 from imagegen.leftovers.journal import RecordedRun
-from imagegen.leftovers.recording import read_runs
-from imagegen.leftovers.sweep import Outcome, Place, configured_place
+from imagegen.leftovers.sweep import Outcome, Place, configured_place, read_runs
 from imagegen.plan import loading
 from imagegen.run import Run
 

@@ -11,9 +11,8 @@ from imagegen.cli import options
 from imagegen.cli.output import manifest_line, print_as, print_manifest
 from imagegen.cli.stored import choose_manifest, find_manifest_file, find_store, is_image_id
 from imagegen.record.manifest import ImageManifest
-from imagegen.record.manifest_file import read_manifest
 from imagegen.record.reading import InvalidDocument
-from imagegen.record.store import LocalStore
+from imagegen.record.store import LocalStore, read_manifest
 
 
 @click.group()

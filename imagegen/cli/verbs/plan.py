@@ -16,7 +16,7 @@ from imagegen.cli import options
 from imagegen.cli.arguments import decide_plan
 from imagegen.cli.output import print_as
 from imagegen.plan.model import BuildPlan, PlannedResource, PlannedSignature
-from imagegen.record.compare import Side, compare, difference_lines, read_manifest, read_plan
+from imagegen.record.diff import Side, compare, difference_lines, read_manifest, read_plan
 from imagegen.record.manifest import ImageManifest
 
 # The fields of a resource that are shown beside its name. Digests are only in the JSON.

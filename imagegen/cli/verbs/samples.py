@@ -17,9 +17,15 @@ from imagegen.config.problems import quoted
 from imagegen.config.value_types import ImageRef
 from imagegen.plan import loading
 from imagegen.rules.nodes import find_lack_of_host_process
-from imagegen.samples.make import POD_SCRIPT, Samples, SamplesRequest, make_samples, sample_scripts
-from imagegen.samples.network import known_networks
-from imagegen.samples.write import write_samples
+from imagegen.samples.make import (
+    POD_SCRIPT,
+    Samples,
+    SamplesRequest,
+    known_networks,
+    make_samples,
+    sample_scripts,
+    write_samples,
+)
 from imagegen.trust.own import sign_samples
 
 _IMAGE_HINT: Final = (

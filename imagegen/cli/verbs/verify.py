@@ -13,8 +13,7 @@ from imagegen.base.lines import counted
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.stored import find_manifest_file
-from imagegen.record.document_files import DocumentFiles
-from imagegen.record.keys import VerifyingKey, read_verifying_key
+from imagegen.record.attest import DocumentFiles, VerifyingKey, read_verifying_key
 from imagegen.record.verify import Check, RefusedLabel, VerifyRequest
 from imagegen.record.verify import verify as verify_all
 

@@ -16,7 +16,7 @@ from imagegen.base.errors import ImagegenError, RefusedError
 from imagegen.cli.main import main
 from imagegen.leftovers import sweep
 from imagegen.leftovers.journal import Entry, read_runs, recorded
-from imagegen.leftovers.recording import warn_of_leftovers
+from imagegen.leftovers.sweep import warn_of_leftovers
 from imagegen.providers import Leftover, Remains, RunFacts
 from imagegen.providers.aws.settings import Place
 from imagegen.providers.provider import Provider, provider
@@ -84,7 +84,8 @@ class Cloud:
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     made = Cloud()
-    monkeypatch.setattr(sweep, "provider", {"aws": made.answering_for("aws")}.__getitem__)
+    clouds = {"aws": made.answering_for("aws"), "azure": provider("azure")}
+    monkeypatch.setattr(sweep, "provider", clouds.__getitem__)
     return made
 
 

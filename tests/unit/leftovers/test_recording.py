@@ -11,7 +11,7 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.base.console import Console
-from imagegen.leftovers.recording import read_runs, record_in_journal
+from imagegen.leftovers.sweep import read_runs, record_in_journal
 from imagegen.providers import Remains
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.settings import Auth, Place

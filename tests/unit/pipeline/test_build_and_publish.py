@@ -26,7 +26,7 @@ from imagegen.fetch import locking
 from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers.journal import BUILT as BUILT_WELL
 from imagegen.leftovers.journal import LEFT, Entry, recorded
-from imagegen.leftovers.recording import read_runs
+from imagegen.leftovers.sweep import read_runs
 from imagegen.pipeline import BuildOptions
 from imagegen.plan import context, loading
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult

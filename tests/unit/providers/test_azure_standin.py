@@ -17,7 +17,7 @@ from imagegen.base.errors import RefusedError
 from imagegen.build.doctor import reject_failed_checks
 from imagegen.leftovers import sweep
 from imagegen.leftovers.journal import Entry, read_runs, recorded
-from imagegen.leftovers.recording import warn_of_leftovers
+from imagegen.leftovers.sweep import warn_of_leftovers
 from imagegen.providers.azure import provider
 from imagegen.providers.azure.settings import Settings
 from imagegen.rehearsal.clouds.azure.cloud import Azure, AzureOptions

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from imagegen.base.errors import ConfigError
-from imagegen.record.keys import read_signing_key, read_verifying_key
+from imagegen.record.attest import read_signing_key, read_verifying_key
 from tests.attest_support import KINDS, private_pem, public_pem, signing_key
 
 

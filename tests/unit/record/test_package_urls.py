@@ -8,7 +8,7 @@ import pytest
 
 from imagegen.catalog.facts import table
 from imagegen.record.manifest import RecordedArtifact
-from imagegen.record.package_urls import artifact_purl, find_release, image_purl
+from imagegen.record.sbom import artifact_purl, find_release, image_purl
 
 SHA = "ab" * 32
 
