@@ -7,7 +7,7 @@ image in a cloud. So the statement has two kinds of subjects: the manifest with 
 tool can compute, and each image with its id in the cloud and its identity, which is a tag of it.
 
 Keys are those of PEM files, used in the ways of Sigstore's tools: Ed25519 as it is, ECDSA on P-256 with SHA-256, and
-RSA with SHA-256 and the padding of PKCS #1 v1.5. cosign must be 2.6 or newer: older ones have no `attest-blob --statement`
+RSA with SHA-256 and the padding of PKCS #1 v1.5. cosign must be 2.6 or newer: older ones have no option --statement
 (https://github.com/sigstore/cosign/blob/main/doc/cosign_attest-blob.md).
 """
 

@@ -1,6 +1,6 @@
 """Makes the samples for a cluster: the manifests and commands that the nodes of an image need, and writes them.
 
-Pure, but for the templates that it reads, and `write_samples`, which replaces the files of an earlier run in its folder.
+Pure, but for the templates that it reads, and `write_samples`, which replaces the files of an earlier run.
 """
 
 from __future__ import annotations

@@ -401,7 +401,7 @@ def test_nothing_but_the_command_line_names_the_rehearsal() -> None:
     assert [fault for module in outside for fault in rehearsal_names(module)] == []
     elsewhere = [module for module in MODULES if module.room != "rehearsal"]
     importing = [m.name for m in elsewhere for item in m.imports if item.module.startswith("imagegen.rehearsal")]
-    assert set(importing) == {"imagegen.cli.arguments", "imagegen.cli.verbs.catalog"}
+    assert set(importing) == {"imagegen.cli.arguments", "imagegen.cli.verbs.facts"}
 
 
 def test_every_module_says_what_it_is_and_is_short() -> None:

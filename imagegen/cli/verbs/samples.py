@@ -11,8 +11,8 @@ import pydantic
 from imagegen import pipeline
 from imagegen.base.errors import ConfigError, InvalidValue
 from imagegen.cli import options
+from imagegen.cli.options import check_known, columns, terminal_width
 from imagegen.cli.output import print_as
-from imagegen.cli.tables import check_known, columns, terminal_width
 from imagegen.config.problems import quoted
 from imagegen.config.value_types import ImageRef
 from imagegen.plan import loading
