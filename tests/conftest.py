@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from imagegen.fetch.request import ArtifactRequest, Override
     from imagegen.inspect.archive import ArchiveFormat
     from imagegen.plan.resolve import Decision
+    from imagegen.plan.target import PreparedTarget
     from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.releases import PublishedFile
     from imagegen.steps.evaluate import EvaluatedStep
@@ -238,7 +239,7 @@ def make_test_lock(loaded: loading.Loaded, *targets: str, sign: Sign | None = No
     return _lock_for([pipeline.prepare_target(loaded, name) for name in named], sign)
 
 
-def _lock_for(prepared: Iterable[pipeline.PreparedTarget], sign: Sign | None = None) -> Lock:
+def _lock_for(prepared: Iterable[PreparedTarget], sign: Sign | None = None) -> Lock:
     files: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
     images: dict[str, LockedImage] = {}
@@ -268,7 +269,7 @@ def _answer(files: Mapping[str, bytes], url: str, _headers: Mapping[str, str], _
 class Decided:
     """A config's decision for one target, with what it was made from."""
 
-    target: pipeline.PreparedTarget
+    target: PreparedTarget
     lock: Lock
     decision: Decision
 

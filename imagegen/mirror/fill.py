@@ -21,7 +21,6 @@ from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.lines import counted
 from imagegen.base.parallel import results_of, run_all
 from imagegen.fetch.http import Web
-from imagegen.fetch.locking import open_cache
 from imagegen.fetch.request import ArtifactRequest, shown_url
 from imagegen.mirror.images import RESUME_HINT, ImageCopier, Origin, Place, Source, WantedImage
 from imagegen.mirror.index import add_to_index, open_folder, read_index
@@ -30,11 +29,10 @@ from imagegen.plan.context import artifact_requests
 from imagegen.providers.storage import storages
 
 if TYPE_CHECKING:
-    from imagegen.base.console import Console
     from imagegen.fetch.lock import Lock, LockedArtifact
-    from imagegen.pipeline import PreparedTarget
-    from imagegen.providers import RunFacts
+    from imagegen.plan.target import PreparedTarget
     from imagegen.providers.storage import FileStore, Storage
+    from imagegen.run import Run
 
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 # What no file system takes, or takes for something else.
@@ -226,7 +224,7 @@ def _entries(
 
 
 @contextlib.contextmanager
-def open_mirror(address: str, run: RunFacts, *, writes: bool) -> Iterator[FileStore]:
+def open_mirror(address: str, run: Run, *, writes: bool) -> Iterator[FileStore]:
     """The mirror in a folder, or at an address of a cloud's storage."""
     storage = find_storage(address)
     if storage is None:
@@ -247,15 +245,13 @@ def find_storage(address: str) -> Storage | None:
     return known[scheme] if separator else None
 
 
-def fill_mirror(
-    targets: Sequence[tuple[PreparedTarget, Lock]], address: str, *, dry_run: bool, run: RunFacts, console: Console
-) -> Filled:
+def fill_mirror(targets: Sequence[tuple[PreparedTarget, Lock]], address: str, *, dry_run: bool, run: Run) -> Filled:
     """Copy all artifacts and container images of these locks to the mirror at an address."""
     files: list[WantedFile] = []
     images: dict[str, WantedImage] = {}
     stop = threading.Event()
     for target, lock in targets:
-        web = Web(environ=run.environ, console=console, hosts=target.hosts, stop=stop)
+        web = Web(environ=run.environ, console=run.console, hosts=target.hosts, stop=stop)
         origin = Origin(
             private=target.private_hosts(run),
             web=web,
@@ -268,9 +264,8 @@ def fill_mirror(
         for name, image in target.images.items():
             wanted = WantedImage(image, lock.images[name], origin)
             images.setdefault(wanted.key, wanted)
-    cache = open_cache(run, console)
-    with cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
-        source = Source(cache, parts, console, stop)
+    with run.cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
+        source = Source(run.cache, parts, run.console, stop)
         return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)
 
 

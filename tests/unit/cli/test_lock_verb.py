@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.fetch.lock import LockedBase, StoredLock
+    from imagegen.plan.target import PreparedTarget
     from imagegen.record.manifest import ImageManifest
 
     Run = Callable[..., tuple[object, str, str]]
@@ -401,7 +402,7 @@ class Building:
     def __init__(self) -> None:
         self.locks: dict[str, str] = {}
 
-    def __call__(self, target: pipeline.PreparedTarget, *, stored: StoredLock, **_: object) -> ImageManifest:
+    def __call__(self, target: PreparedTarget, _options: object, _run: object, stored: StoredLock) -> ImageManifest:
         locking.check_complete(target, stored.lock, stored.file)
         self.locks[target.name] = stored.sha256
         return manifest().model_copy(update={"target": target.name})
@@ -410,7 +411,7 @@ class Building:
 @pytest.fixture
 def building(monkeypatch: pytest.MonkeyPatch) -> Building:
     found = Building()
-    monkeypatch.setattr(pipeline, "build_and_publish", found)
+    monkeypatch.setattr(pipeline, "build", found)
     return found
 
 

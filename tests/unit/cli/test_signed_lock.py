@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 import json
 import shlex
 from typing import IO, TYPE_CHECKING, Any
@@ -12,13 +11,12 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
-from imagegen.base.console import Console
 from imagegen.base.errors import VerificationError
-from imagegen.cli.arguments import make_run_facts
+from imagegen.cli.arguments import open_run
 from imagegen.fetch import http, locking
 from imagegen.fetch.download import Download, Fetched
 from imagegen.fetch.http import Answer
-from imagegen.fetch.lock import Lock
+from imagegen.fetch.lock import Lock, StoredLock
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
@@ -153,10 +151,9 @@ def test_a_wrong_lock_ends_the_build_with_the_command_that_mends_it(command: Com
     file, forged = tmp_path / "x.lock.json", copy.deepcopy(good)
     forged["artifacts"]["kubelet"]["signed"][""]["by"] = "nested"
     file.write_text(json.dumps(forged))
-    target, facts = pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws"), make_run_facts([])
-    console = Console(io.StringIO(), plain=True)
+    target, facts = pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws"), open_run(plain=True)
     with pytest.raises(VerificationError, match="is wrong about the signature of 1 file") as raised:
-        locking.verify_lock(target, Lock.model_validate(forged), file, run=facts, console=console)
+        locking.verify_lock(target, StoredLock(file, Lock.model_validate(forged), ""), facts)
     assert raised.value.details == ("kubelet: by is nested in the lock, but own in the file",)
     words = shlex.split(raised.value.hint.split("`")[1])
     assert words == ["imagegen", "lock", str(SHIPPED), "--lock", str(file), "--upgrade", "kubelet"]
@@ -171,9 +168,8 @@ def test_a_lock_with_another_member_ends_the_build_before_anything_is_made(comma
     forged["artifacts"]["crictl"]["members"]["crictl.exe"] = "0" * 64
     plain = ("artifacts.signatures=null", "overrides.cloudbase_init_url.signer=null")
     target = pipeline.prepare_target(load_today(SHIPPED, *SETS, *plain), "aws")
-    console = Console(io.StringIO(), plain=True)
     with pytest.raises(VerificationError, match=r"x\.lock\.json is wrong about 1 file") as raised:
-        locking.verify_lock(target, Lock.model_validate(forged), file, run=make_run_facts([]), console=console)
+        locking.verify_lock(target, StoredLock(file, Lock.model_validate(forged), ""), open_run(plain=True))
     assert raised.value.details[0].endswith(f"but the lock says {'0' * 64}")
     assert raised.value.hint.endswith("--upgrade crictl` reads the files again")
 

@@ -6,7 +6,7 @@ import pytest
 
 from imagegen.catalog.products import find_products
 from imagegen.record.manifest import RecordedArtifact
-from imagegen.record.package_urls import artifact_purl, find_release, image_purl
+from imagegen.record.sbom import artifact_purl, find_release, image_purl
 
 SHA = "ab" * 32
 

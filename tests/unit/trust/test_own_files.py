@@ -17,10 +17,9 @@ from imagegen.base.console import Console
 from imagegen.base.errors import ExitCode
 from imagegen.fetch import locking
 from imagegen.fetch.download import Download, Fetched
-from imagegen.fetch.lock import Lock
-from imagegen.providers import RunFacts
+from imagegen.fetch.lock import Lock, StoredLock
+from imagegen.run import Run
 from imagegen.trust.record import SignatureError
-from imagegen.trust.sources import CrlUse
 from tests.authenticode.pki import make_crl
 from tests.authenticode.signing import make_catalogue, sign_pe, sign_script
 from tests.authenticode.support import fixture
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from imagegen.plan.resolve import Decision
+    from imagegen.plan.target import PreparedTarget
 
 CONFIG = """\
 name: own
@@ -79,7 +79,7 @@ def good_files() -> dict[str, bytes]:
 
 def prepare(
     folder: Path, changes: Mapping[str, bytes] | None = None, policy: str = POLICY, *sets: str
-) -> pipeline.PreparedTarget:
+) -> PreparedTarget:
     """A config with files beside it, some of them changed."""
     write_root(folder)
     files = {"config.yaml": f"{CONFIG}{OWN}{policy}".encode(), **good_files()}
@@ -91,7 +91,7 @@ def prepare(
     return pipeline.prepare_target(load_today(folder / "config.yaml", *sets), "aws")
 
 
-def decide(target: pipeline.PreparedTarget) -> Decision:
+def decide(target: PreparedTarget) -> Decision:
     return pipeline.decide(target, make_test_lock(target.loaded, "aws"))
 
 
@@ -247,21 +247,21 @@ TRUSTED = ("windows.trusted_roots=[root.pem]", "artifacts.signatures.roots=root.
 
 
 @pytest.fixture
-def run() -> RunFacts:
-    return RunFacts(environ={}, labels={}, started=datetime.datetime.now(datetime.UTC).isoformat())
+def run() -> Run:
+    return Run({}, {}, datetime.datetime.now(datetime.UTC).isoformat(), console=Console(io.StringIO(), plain=True))
 
 
-def look_up(target: pipeline.PreparedTarget, file: Path, run: RunFacts) -> None:
-    locking.look_up([target], file, run=run, console=Console(io.StringIO(), plain=True))
+def look_up(target: PreparedTarget, file: Path, run: Run) -> None:
+    locking.look_up([target], file, run)
 
 
-def verify(target: pipeline.PreparedTarget, file: Path, run: RunFacts) -> None:
-    locking.verify_lock(target, Lock(), file, run=run, console=Console(io.StringIO(), plain=True))
+def verify(target: PreparedTarget, file: Path, run: Run) -> None:
+    locking.verify_lock(target, StoredLock(file, Lock(), ""), run)
 
 
 @pytest.mark.parametrize("check", [look_up, verify])
 def test_a_lock_and_a_build_judge_them_before_any_download(
-    tmp_path: Path, run: RunFacts, check: Callable[[pipeline.PreparedTarget, Path, RunFacts], None]
+    tmp_path: Path, run: Run, check: Callable[[PreparedTarget, Path, Run], None]
 ) -> None:
     target = prepare(tmp_path, {"harden.ps1": SCRIPT})
     with pytest.raises(SignatureError) as raised:
@@ -273,8 +273,8 @@ def test_a_lock_and_a_build_judge_them_before_any_download(
 @pytest.mark.parametrize("check", [look_up, verify])
 def test_a_lock_and_a_build_know_who_is_revoked_now(
     tmp_path: Path,
-    run: RunFacts,
-    check: Callable[[pipeline.PreparedTarget, Path, RunFacts], None],
+    run: Run,
+    check: Callable[[PreparedTarget, Path, Run], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     signer, ca = signers().signer.chain[:2]
@@ -294,10 +294,10 @@ def test_a_lock_and_a_build_know_who_is_revoked_now(
     assert asked == [url]
 
 
-def test_no_stand_in_takes_the_place_of_an_own_file(tmp_path: Path, run: RunFacts) -> None:
+def test_no_stand_in_takes_the_place_of_an_own_file(tmp_path: Path, run: Run) -> None:
     """The roots of a rehearsal are throw-away roots, and sign no file of the operator's."""
     (tmp_path / "other.pem").write_bytes(signers().stranger.chain[-1].pem)
     environ = {"IMAGEGEN_SIGNING_ROOTS": str(tmp_path / "other.pem")}
     target = prepare(tmp_path)
     rehearsal = dataclasses.replace(run, environ=environ)
-    locking._check_own_files([target], rehearsal, Console(io.StringIO(), plain=True), CrlUse())
+    locking._check_own_files([target], rehearsal)
