@@ -111,6 +111,10 @@ golden: $(STAMP) ## Rewrite the golden files that differ. Read the diff before y
 figures: $(STAMP) ## Count the figures in docs/figures.md.
 	$(BIN)/python tests/bench/structure.py
 
+.PHONY: windows-cases
+windows-cases: $(STAMP) ## Render the cases for Windows to OUT, an empty folder. Needs Go. See tests/windows/README.md.
+	@$(BIN)/python -m tests.windows.render $(OUT)
+
 # For maintainers. ANSWERS is a folder of saved answers; without it, the command shows how to save them.
 ANSWERS ?=
 .PHONY: catalogue

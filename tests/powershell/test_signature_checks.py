@@ -29,24 +29,8 @@ if TYPE_CHECKING:
     from tests.powershell.reader import Node
 
 COMMON, ENGINE = "packer/guest/common.psm1", "packer/guest/engine.psm1"
-PACKAGE, CERTIFICATE = "packer/guest/kinds/package.ps1", "packer/guest/kinds/certificate.ps1"
-SCRIPT_KIND = "packer/guest/kinds/script.ps1"
 ASSERT, FAULT = "Assert-Signature", "Get-SignatureFault"
 
-CHECK_COPY = "Assert-Signature -Path $From -Name $To -Digest $Digest -Context $Context"
-CHECK_PACKAGE = (
-    'Assert-Signature -Path $Context.Artifact -Name "$($Resource.artifact).msi" '
-    "-Digest ([System.IO.Path]::GetFileName($Context.Artifact)) -Context $Context"
-)
-CHECK_SCRIPT = (
-    "Assert-Signature -Path ([System.IO.Path]::Combine($Context.Bundle, $script.Name.Replace('/', '\\'))) "
-    "-Name $script.Name -Digest $script.Value -Context $Context"
-)
-CHECK_OWN_SCRIPT = "Assert-Signature -Path $file -Name $Resource.source -Digest $Resource.sha256 -Context $Context"
-NOT_PUBLISHER = "$Resource.store -cne 'TrustedPublisher'"
-OTHER_SIGNER = f"if ({NOT_PUBLISHER} -or $null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) {{ continue }}"
-FOR_SCRIPTS = "foreach ($script in $Context.Files.PSObject.Properties) {"
-COPY = "[System.IO.File]::Copy($From, $new, $true)"
 WANTED = "$wanted = $Context.Signatures[$Digest]"
 DECIDED_BY_HOST = "$null -eq $wanted -or $null -ne $wanted.hidden"
 JUDGE = "$fault = Get-SignatureFault -Found (Get-AuthenticodeSignature -LiteralPath $file -ErrorAction Stop) -Wanted"
@@ -64,51 +48,6 @@ HAND_ON = "Signatures = $Session.Signatures; Checked = $Session.State.Checked"
 REPORT = "if ($Session.State.Checked.ContainsKey($digest)) { 'machine' } else { 'host' }"
 
 CHECKS = (
-    Mend(
-        "a-file-is-checked-before-it-is-copied",
-        COMMON,
-        (in_order(CHECK_COPY, COPY, "Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),),
-        (
-            (f"    {CHECK_COPY}\n", ""),
-            (f"    {CHECK_COPY}\n", f"    if ($To -like '*.exe') {{ {CHECK_COPY} }}\n"),
-            (f"    {CHECK_COPY}\n", f"    {CHECK_COPY.replace('$Digest', '$From')}\n"),
-        ),
-    ),
-    Mend(
-        "an-installer-is-checked-before-it-runs",
-        PACKAGE,
-        (in_order(CHECK_PACKAGE, "$code = (Invoke-Native -FilePath $msiexec"),),
-        (
-            (f"        {CHECK_PACKAGE}\n", ""),
-            (CHECK_PACKAGE, f"if ($null -eq $Resource.product) {{ {CHECK_PACKAGE} }}"),
-            ("([System.IO.Path]::GetFileName($Context.Artifact))", "$Resource.artifact"),
-        ),
-    ),
-    Mend(
-        "a-script-of-the-operators-is-checked-before-it-runs",
-        SCRIPT_KIND,
-        (in_order(CHECK_OWN_SCRIPT, "$ran = Invoke-Native -FilePath"),),
-        (
-            (f"        {CHECK_OWN_SCRIPT}\n", ""),
-            (CHECK_OWN_SCRIPT, f"if ($null -eq $Resource.name) {{ {CHECK_OWN_SCRIPT} }}"),
-            ("-Digest $Resource.sha256", "-Digest $Resource.name"),
-        ),
-    ),
-    Mend(
-        "the-scripts-of-a-publisher-are-checked-when-it-is-set",
-        CERTIFICATE,
-        (
-            in_order(FOR_SCRIPTS, "$store = Open-CertificateStore"),
-            in_order("$wanted = $Context.Signatures[$script.Value]", OTHER_SIGNER, CHECK_SCRIPT),
-        ),
-        (
-            (f"            {CHECK_SCRIPT}\n", ""),
-            ("-Digest $script.Value", "-Digest $Resource.sha256"),
-            (FOR_SCRIPTS, "foreach ($script in @()) {"),
-            (NOT_PUBLISHER, "$Resource.store -cne 'Root'"),
-            (OTHER_SIGNER, OTHER_SIGNER.replace("thumbprint -cne", "thumbprint -ceq")),
-        ),
-    ),
     Mend(
         "only-what-windows-does-not-show-is-left-to-the-host",
         COMMON,
