@@ -34,7 +34,7 @@ def rules(identifier: str | None, form: str) -> None:
     }
     if identifier in known:
         rule = known[identifier]
-        shown = {**_rule_json(rule), "why": rule.why or None, "example": example_of(rule).as_json()}
+        shown = {**_rule_json(rule), "why": rule.why or None, "example": example_of(rule.id).as_json()}
         print_as(form, [shown], rule_lines(rule, width))
     elif identifier in unimplemented:
         print_as(form, [unimplemented[identifier]], _feature_lines(identifier, missing[identifier], width))
@@ -57,7 +57,7 @@ def _rule_json(rule: Rule) -> dict[str, str]:
 
 def rule_lines(rule: Rule, width: int) -> Iterator[str]:
     """The requirement and its reason, a config that breaks the rule, its messages, and the most similar valid one."""
-    example = example_of(rule)
+    example = example_of(rule.id)
     yield f"{rule.id} ({rule.severity})"
     yield from _wrapped(f"{rule.summary}.", width)
     # If the rule has no reason of its own, its messages give it. It is not repeated below.
