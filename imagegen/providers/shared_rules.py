@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final
@@ -33,23 +32,6 @@ HYPER_V_SIZE: Final = (
     ERROR,
     "windows.hyper_v: isolation requires sizes on which a hypervisor can start",
     "the hypervisor starts on the builder too: on another size no build shows that it does",
-)
-
-LICENCE_ACKNOWLEDGED: Final = (
-    "licence-acknowledged",
-    ERROR,
-    "Sharing a Windows image requires licence_acknowledged: true",
-)
-UNACKNOWLEDGED: Final = Finding(
-    ("publish", "sharing"),
-    "the Windows licence restricts sharing an image, and you are responsible for complying with it",
-    "read its terms and write licence_acknowledged: true, or leave sharing out",
-)
-NETWORK_FORM: Final = (
-    "network-form",
-    ERROR,
-    "Each of allowed_cidrs must be a network",
-    "an address with host bits is usually a typing error",
 )
 
 
@@ -156,24 +138,3 @@ def find_open_networks(cidrs: Sequence[str]) -> list[Finding]:
         for index, cidr in enumerate(cidrs)
         if cidr.endswith("/0")
     ]
-
-
-def find_wrong_networks(cidrs: Sequence[str]) -> Iterator[Finding]:
-    """Find invalid networks in `network.allowed_cidrs`."""
-    for index, cidr in enumerate(cidrs):
-        path = ("network", "allowed_cidrs", index)
-        try:
-            network = ipaddress.IPv4Network(cidr, strict=False)
-        except ValueError:
-            yield Finding(
-                path,
-                f"{cidr} is not a network: an address has four numbers up to 255, and a prefix length is at most 32",
-                "write it as 198.51.100.0/24",
-            )
-        else:
-            if str(network) != cidr:
-                yield Finding(
-                    path,
-                    f"{cidr} is not a network: it is an address within {network}",
-                    f"write {network}, or {cidr.partition('/')[0]}/32 for one machine",
-                )

@@ -301,20 +301,6 @@ def host_denied(given: RuleInput) -> list[Finding]:
     ]
 
 
-@rule("host-allowed-or-denied", ERROR, "A host must not be both allowed and denied")
-def host_allowed_or_denied(given: RuleInput) -> list[Finding]:
-    policy = HostPolicy.of((), given.config.artifacts.denied_hosts)
-    return [
-        Finding(
-            ("artifacts", "allowed_hosts", at),
-            f"{host} is in artifacts.denied_hosts too, so nothing is downloaded from it",
-            "remove it from one of the two lists",
-        )
-        for at, host in enumerate(given.config.artifacts.allowed_hosts)
-        if policy.is_denied(host)
-    ]
-
-
 def _own_hosts(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
     """The path of each URL in the config from which something is downloaded, and its host with its port."""
     for path, url, _ in _own_artifacts(given):

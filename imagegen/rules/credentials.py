@@ -43,14 +43,3 @@ def credential_provider_flags(given: RuleInput) -> Iterator[Finding]:
                 f"credential_providers sets --{flag}, and kubelet would use only this value",
                 "leave the flag out, or leave credential_providers out",
             )
-
-
-@rule("credential-provider-name", ERROR, "The name of a credential provider must not end with .exe")
-def credential_provider_name(given: RuleInput) -> Iterator[Finding]:
-    for index, provider in enumerate(given.config.credential_providers):
-        if provider.name.lower().endswith(".exe"):
-            yield Finding(
-                ("credential_providers", index, "name"),
-                f"imagegen adds .exe to the file, so its name would be {provider.name}.exe",
-                f"write {provider.name[:-4]}",
-            )

@@ -9,7 +9,6 @@ from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 _VERSION: YamlPath = ("runtime", "docker", "version")
 _CRI_DOCKERD: YamlPath = ("runtime", "docker", "cri_dockerd")
-_CHANNEL: YamlPath = ("runtime", "docker", "channel")
 
 
 @rule(
@@ -64,16 +63,6 @@ def cri_dockerd_known(given: RuleInput) -> Iterator[Finding]:
             f"the archive of cri-dockerd {version} for Windows has another name, which the catalogue does not confirm",
             f"choose {facts['archive_since']} or later, or write overrides.cri_dockerd_url",
         )
-
-
-@rule("docker-channel", ERROR, "The channel must be the one that has the Docker version")
-def docker_channel(given: RuleInput) -> Iterator[Finding]:
-    docker = given.config.runtime.docker
-    if docker and docker.edition != "moby" and docker.channel != "stable":
-        yield Finding(_CHANNEL, f"channel has no effect with the edition {docker.edition}", "leave it out")
-    elif docker and "-" in docker.version and docker.channel == "stable":
-        message = f"{docker.version} is a preview, which the stable channel does not have"
-        yield Finding(_VERSION, message, "write channel: test")
 
 
 @rule("mirantis-needs-url", ERROR, "The edition of Mirantis must have its own URL")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import table
 from imagegen.config.yaml import YamlPath
-from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec
@@ -22,8 +22,6 @@ _WINDOWS_OWN: Final = frozenset(
     }
 )
 
-# The log of the unattended part of the first boot; a test compares it with the template.
-UNATTENDED_LOG: Final = "cloudbase-init-unattend.log"
 
 # Settings that only these plugins read.
 _READ_BY: Final[dict[YamlPath, tuple[str, ...]]] = {
@@ -133,34 +131,6 @@ def first_boot_user(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-first_boot_log = simple_rule(
-    "first-boot-log",
-    ERROR,
-    "cloudbase_init.logging.file must not be a file to which cloudbase-init already logs",
-    lambda given: given.config.cloudbase_init.logging.file.lower() == UNATTENDED_LOG,
-    Finding(
-        ("cloudbase_init", "logging", "file"),
-        f"the unattended part of cloudbase-init already logs to {UNATTENDED_LOG}",
-        "choose another name, for example first-boot.log",
-    ),
-)
-
-
-@rule("first-boot-class-of-cloud", ERROR, "A class of one cloud must not be used on another")
-def first_boot_class_of_cloud(given: RuleInput) -> list[Finding]:
-    clouds = table("cloudbase-init")["of_one_cloud"]
-    return [
-        Finding(
-            (*path, index),
-            f"{name} works only on {clouds[name]['cloud']}, not on {path[-1]}",
-            "leave it out",
-        )
-        for path, listed in _lists(given)
-        for index, name in enumerate(class_name.rpartition(".")[2] for class_name in listed)
-        if name in clouds and clouds[name]["cloud"] != path[-1]
-    ]
-
-
 def _lists(given: RuleInput) -> list[tuple[YamlPath, list[str]]]:
     """The lists of plugins and metadata services in the config, with the cloud as the last part of the path."""
     cloudbase = given.config.cloudbase_init
@@ -170,16 +140,3 @@ def _lists(given: RuleInput) -> list[tuple[YamlPath, list[str]]]:
         for cloud, listed in lists
         if listed is not None
     ]
-
-
-ssh_version_of_zip = simple_rule(
-    "ssh-version-of-zip",
-    ERROR,
-    "ssh.version requires ssh.source: zip",
-    lambda given: given.config.ssh and given.config.ssh.version and given.config.ssh.source != "zip",
-    Finding(
-        ("ssh", "version"),
-        "the capability of Windows has a fixed version",
-        "leave it out, or write source: zip",
-    ),
-)

@@ -16,17 +16,6 @@ def _lists(given: RuleInput) -> list[tuple[YamlPath, str]]:
     ]
 
 
-@rule("image-tarball-tag", ERROR, "The image of a tarball must be named by its tag", why="a tarball has no other name")
-def image_tarball_tag(given: RuleInput) -> Iterator[Finding]:
-    for index, tarball in enumerate(given.config.image_tarballs):
-        if "@" in tarball.name:
-            yield Finding(
-                ("image_tarballs", index, "name"),
-                f"{tarball.name} has a digest",
-                "write the name and the tag that the tarball has; the lock pins the tarball by its sha256",
-            )
-
-
 @rule(
     "mirrored-image-tag",
     ERROR,

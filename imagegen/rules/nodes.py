@@ -1,31 +1,15 @@
 """The rules for HostProcess containers, wins, kubelet and paths on the machine. Pure."""
 
-import fnmatch
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from imagegen.catalog.facts import find_row, minor, numbers, paths, stock_paths, table
+from imagegen.catalog.facts import find_row, paths, stock_paths, table
 from imagegen.config.model import ImageConfig
 from imagegen.config.yaml import YamlPath
 from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 # https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 _GATE: Final = "WindowsHostProcessContainers"
-# https://pkg.go.dev/time#ParseDuration
-_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
-_DURATION: Final = re.compile(rf"-?(?:{_DURATION_PART.pattern})+")
-_NANOSECONDS: Final = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 6e10, "h": 3.6e12}
-_MOST_NANOSECONDS: Final = float(2**63 - 1)
-
-# The flags that kubelet's start script sets; a test compares them with the script.
-OWN_FLAGS: Final = frozenset(
-    {
-        *("windows-service", "cert-dir", "config", "bootstrap-kubeconfig", "kubeconfig"),
-        *("container-runtime-endpoint", "cgroups-per-qos", "enforce-node-allocatable", "resolv-conf"),
-        "volume-plugin-dir",
-    }
-)
 
 
 HOST_PROCESS: Final = (
@@ -149,154 +133,6 @@ WINS: Final = (
 )
 
 
-@rule("kubelet-flag-of-imagegen", ERROR, "kubelet_flags must not set what imagegen sets itself")
-def kubelet_flag_of_imagegen(given: RuleInput) -> Iterator[Finding]:
-    for flag in given.config.kubernetes.kubelet_flags:
-        path = ("kubernetes", "kubelet_flags", flag)
-        if flag in OWN_FLAGS:
-            yield Finding(
-                path,
-                f"kubelet's start script sets --{flag} itself, and the node depends on that value",
-                "leave it out",
-            )
-        elif flag == "feature-gates":
-            yield Finding(
-                path,
-                "feature gates have their own key",
-                "write them under kubernetes.feature_gates",
-            )
-
-
-@rule(
-    "kubelet-flag-of-one-node",
-    ERROR,
-    "kubelet_flags must not set a name or address: each node has its own",
-    why="the flags are part of the image, and every node that starts from it has them",
-)
-def kubelet_flag_of_one_node(given: RuleInput) -> list[Finding]:
-    flags = given.config.kubernetes.kubelet_flags
-    return [
-        Finding(
-            ("kubernetes", "kubelet_flags", flag),
-            f"every node of this image would have --{flag}={flags[flag]}",
-            "write it in the user data, under nodeRegistration: docs/operator-guide.md, Name and address of a node",
-        )
-        for flag in ("hostname-override", "node-ip", "provider-id")
-        # An address of zeros only says which family kubelet prefers.
-        if flag in flags and flags[flag].strip("0.:")
-    ]
-
-
-@rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")
-def kubelet_flag_known(given: RuleInput) -> list[Finding]:
-    """Flags that are not in the catalogue are not checked."""
-    version, flags = minor(given.config.kubernetes.version), table("kubelet")["flags"]
-    return [
-        Finding(
-            ("kubernetes", "kubelet_flags", flag),
-            f"kubelet {version} exits with an error: --{flag} exists only up to {flags[flag]['last']}",
-            "leave it out",
-        )
-        for flag in given.config.kubernetes.kubelet_flags
-        if flag in flags and numbers(version) > numbers(flags[flag]["last"])
-    ]
-
-
-@rule("kubelet-flag-duration", ERROR, "A duration in kubelet_flags must not exceed the maximum of Go")
-def kubelet_flag_duration(given: RuleInput) -> Iterator[Finding]:
-    """Go stores nanoseconds in 64 bits, and kubelet exits with an error for longer ones."""
-    for flag, value in given.config.kubernetes.kubelet_flags.items():
-        duration = sum(float(number) * _NANOSECONDS[unit] for number, unit in _DURATION_PART.findall(value))
-        if _DURATION.fullmatch(value) and duration > _MOST_NANOSECONDS:
-            yield Finding(
-                ("kubernetes", "kubelet_flags", flag),
-                f"{value} exceeds Go's maximum duration, and kubelet exits with an error",
-                f"write at most {int(_MOST_NANOSECONDS / _NANOSECONDS['h'])}h",
-            )
-
-
-@rule("feature-gate-known", ERROR, "kubelet of this Kubernetes must know the feature gate and accept its value")
-def feature_gate_known(given: RuleInput) -> Iterator[Finding]:
-    """Feature gates that are not in the catalogue are not checked."""
-    gates, version = table("kubelet")["feature_gates"], minor(given.config.kubernetes.version)
-    if find_row(table("kubernetes")["minors"], given.config.kubernetes.version) is None:
-        return
-    for gate, on in given.config.kubernetes.feature_gates.items():
-        row, path = gates.get(gate), ("kubernetes", "feature_gates", gate)
-        if row is None:
-            continue
-        first, last, locked = (numbers(row[key] or "") for key in ("first", "last", "locked"))
-        exits = f"and kubelet {version} exits with `unrecognized feature gate`"
-        if first and numbers(version) < first:
-            yield Finding(
-                path,
-                f"{gate} does not exist before {row['first']}, {exits}",
-                f"leave it out, or choose Kubernetes {row['first']} or later",
-            )
-        elif last and numbers(version) > last:
-            yield Finding(path, f"{gate} does not exist after {row['last']}, {exits}", "leave it out")
-        elif locked and not on and numbers(version) >= locked:
-            yield Finding(
-                path,
-                f"{gate} cannot be disabled from {row['locked']} on: kubelet {version} exits with an error",
-                "leave it out",
-            )
-
-
-# These set every feature gate of their stage that has no key of its own, in any order.
-_TOGGLES: Final = {"alpha": "AllAlpha", "beta": "AllBeta"}
-
-
-@rule("feature-gate-needs", ERROR, "An enabled feature gate requires the feature gates on which it depends")
-def feature_gate_needs(given: RuleInput) -> Iterator[Finding]:
-    """kubelet checks it from 1.35 on, and enables many feature gates by default."""
-    gates, version = given.config.kubernetes.feature_gates, minor(given.config.kubernetes.version)
-    if not gates:
-        return
-    missing: dict[str, list[str]] = {}
-    for row in table("kubelet")["gate_needs"]:
-        applies = numbers(row["first"]) <= numbers(version) <= numbers(row["last"] or version)
-        if applies and _is_on(row["gate"], gates, version) and not _is_on(row["needs"], gates, version):
-            missing.setdefault(row["needs"], []).append(row["gate"])
-    for needed, dependents in missing.items():
-        exits = f"and kubelet {version} exits with an error"
-        decides = _deciding_key(needed, gates, version)
-        if decides == needed:
-            yield Finding(
-                ("kubernetes", "feature_gates", needed),
-                f"{' and '.join(dependents)} {'require' if dependents[1:] else 'requires'} {needed}, "
-                f"which is false, {exits}",
-                f"write {' and '.join(f'{gate}: false' for gate in dependents)} too, or leave {needed} out",
-            )
-            continue
-        off = f"which {decides}: false disables" if decides else "which is disabled by default"
-        for gate in dependents:
-            key = _deciding_key(gate, gates, version)
-            instead = "" if key == gate else f" or {gate}: false"
-            yield Finding(
-                ("kubernetes", "feature_gates", key or decides),
-                f"{gate}{'' if key == gate else ' is enabled and'} requires {needed}, {off}, {exits}",
-                f"write {needed}: true{instead} too, or leave {key or decides} out",
-            )
-
-
-def _is_on(gate: str, gates: Mapping[str, bool], version: str) -> bool:
-    if key := _deciding_key(gate, gates, version):
-        return gates[key]
-    since = table("kubelet")["gate_defaults"][gate]["on_since"]
-    return since is not None and numbers(since) <= numbers(version)
-
-
-def _deciding_key(gate: str, gates: Mapping[str, bool], version: str) -> str:
-    """The key that enables or disables a gate: its own, or that of its stage; empty where the default applies."""
-    if gate in gates:
-        return gate
-    stages = table("kubelet")["gate_defaults"][gate]["stages"]
-    # For minors that are newer than the catalogue, the newest known stage is the best guess.
-    toggle = _TOGGLES.get(stages.get(version) or stages[max(stages, key=numbers)], "")
-    return toggle if toggle in gates else ""
-
-
 @rule("install-path-of-its-own", ERROR, "The install path must be a folder that nothing else uses")
 def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
     """Only SYSTEM and administrators have access to it, which would lock out users of another folder."""
@@ -319,39 +155,6 @@ def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
 
 def is_inside(inner: str, outer: str) -> bool:
     return f"{inner}\\".lower().startswith(f"{outer}\\".lower())
-
-
-@rule("on-the-images-drive", ERROR, "Files of the image must be on drive C:")
-def on_the_images_drive(given: RuleInput) -> list[Finding]:
-    return [
-        Finding(
-            path,
-            f"an image contains only drive C:, and {place[:2]} would differ on each machine",
-            "choose a path on C:",
-        )
-        for path, place in program_places(given)
-        if not place.startswith("C:")
-    ]
-
-
-@rule("outlives-sealing", ERROR, "A path must not be in a folder that sealing deletes")
-def outlives_sealing(given: RuleInput) -> list[Finding]:
-    return [
-        Finding(path, f"sealing the image deletes {deleted}", "choose a path outside this folder")
-        for path, place in program_places(given)
-        for deleted in table("layout")["deleted_by_sealing"]
-        if lies_at(place, deleted)
-    ]
-
-
-def lies_at(place: str, pattern: str) -> bool:
-    """Whether a path matches the pattern, or is inside a folder that matches it."""
-    parts, patterns = place.lower().split("\\"), pattern.lower().split("\\")
-    # Most patterns are plain words, and each would be compiled.
-    return len(parts) >= len(patterns) and all(
-        fnmatch.fnmatchcase(part, own) if "*" in own else part == own
-        for part, own in zip(parts, patterns, strict=False)
-    )
 
 
 def program_places(given: RuleInput) -> list[tuple[YamlPath, str]]:

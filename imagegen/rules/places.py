@@ -1,43 +1,14 @@
 """The rules for names and paths of files on the machine. Pure."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
-from imagegen.catalog.facts import limit_of, paths, table
-from imagegen.config.yaml import YamlPath
-from imagegen.rules.nodes import is_inside, lies_at, program_places
+from imagegen.catalog.facts import paths, table
+from imagegen.config.checks import lies_at
+from imagegen.rules.nodes import is_inside, program_places
 from imagegen.rules.rule import ERROR, Finding, RuleInput, rule
 
-# Enough for a subfolder and the name of a program.
-_ROOM_IN_A_FOLDER: Final = 60
-_SHORT_NAME: Final = re.compile(r"~[0-9]")
 _ANOTHER_FOLDER: Final = "choose another folder, for example C:\\tools"
-
-
-@rule("no-device-name", ERROR, "A file or folder must not have the name of a Windows device")
-def no_device_name(given: RuleInput) -> list[Finding]:
-    return [
-        Finding(path, f"{part} is a device of Windows, with any extension", "choose another name")
-        for path, name in [*program_places(given), *_file_names(given)]
-        for part in re.split(r"[\\/]", name)
-        # Windows ignores blanks before the dot.
-        if part.partition(".")[0].rstrip(" ").lower() in table("layout")["device_names"]
-    ]
-
-
-def _file_names(given: RuleInput) -> list[tuple[YamlPath, str]]:
-    """The names of files and folders on the machine that come from a config."""
-    config, containerd = given.config, given.config.runtime.containerd
-    providers, registries = config.credential_providers, containerd.registry_mirrors if containerd else ()
-    return [
-        (("cloudbase_init", "logging", "file"), config.cloudbase_init.logging.file),
-        # The name of its profile folder.
-        (("cloudbase_init", "user"), config.cloudbase_init.user),
-        *((("credential_providers", index, "name"), provider.name) for index, provider in enumerate(providers)),
-        *((("runtime", "containerd", "registry_mirrors", registry), registry) for registry in registries),
-        *config.own_files().items(),
-    ]
 
 
 @rule("not-the-systems-own", ERROR, "Programs must not be in folders of Windows")
@@ -57,34 +28,6 @@ def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
                 f"{own} belongs to Windows, which may change, hide or delete its files",
                 _ANOTHER_FOLDER,
             )
-
-
-@rule("kubeadm-script-is-powershell", ERROR, "kubeadm_scripts must be PowerShell files")
-def kubeadm_script_is_powershell(given: RuleInput) -> list[Finding]:
-    scripts = given.config.kubeadm_scripts
-    return [
-        Finding(
-            ("kubeadm_scripts", when, index),
-            f"{file} is not a PowerShell file, so nothing on the node would run it",
-            "write a file that ends with .ps1",
-        )
-        for when, files in (("pre", scripts.pre), ("post", scripts.post))
-        for index, file in enumerate(files)
-        if not file.lower().endswith(".ps1")
-    ]
-
-
-@rule("script-is-powershell", ERROR, "scripts must be PowerShell files")
-def script_is_powershell(given: RuleInput) -> list[Finding]:
-    return [
-        Finding(
-            ("scripts", index),
-            f"{script.file} is not a PowerShell file, so PowerShell would not run it",
-            "write a file that ends with .ps1",
-        )
-        for index, script in enumerate(given.config.all_scripts)
-        if not script.file.lower().endswith(".ps1")
-    ]
 
 
 # Programs of other software may be in these folders of imagegen.
@@ -111,18 +54,6 @@ def not_the_images_own(given: RuleInput) -> Iterator[Finding]:
             yield Finding(path, f"{place} is a folder{'' if same else f', which has {inner}'}", "add a file name")
 
 
-@rule("no-short-name", ERROR, "A path must not contain a short name (8.3)")
-def no_short_name(given: RuleInput) -> Iterator[Finding]:
-    """The other rules for paths cannot know to which folder PROGRA~1 leads."""
-    for path, place in program_places(given):
-        if short := next((part for part in place.split("\\") if _SHORT_NAME.search(part)), None):
-            yield Finding(
-                path,
-                f"{short} has the form of a short name, which may lead to a different folder in each image",
-                "write the long name",
-            )
-
-
 @rule("name-of-its-own", ERROR, "An image must not have the name of a folder that imagegen uses below --out")
 def name_of_its_own(given: RuleInput) -> Iterator[Finding]:
     if given.config.name in table("layout")["output_folders"]:
@@ -131,21 +62,3 @@ def name_of_its_own(given: RuleInput) -> Iterator[Finding]:
             f"imagegen uses the folder {given.config.name} below --out",
             f"choose another name, for example {given.config.name}-image",
         )
-
-
-@rule("path-length", ERROR, "A path must not exceed the 259 characters that Windows supports")
-def path_length(given: RuleInput) -> Iterator[Finding]:
-    whole, part = limit_of("windows_path"), limit_of("windows_part")
-    for path, place in program_places(given):
-        most = whole["max"] - (_ROOM_IN_A_FOLDER if path[-1] == "install_path" else 0)
-        if len(place) > most:
-            kept = f", and {_ROOM_IN_A_FOLDER} are reserved for files in the folder" if most < whole["max"] else ""
-            yield Finding(
-                path,
-                f"it has {len(place)} characters: {whole['reason']}{kept}",
-                f"choose a path with at most {most} characters",
-            )
-        elif longest := next((name for name in place.split("\\") if len(name) > part["max"]), ""):
-            yield Finding(
-                path, f"{longest[:20]}… has {len(longest)} characters: {part['reason']}", "choose a shorter name"
-            )

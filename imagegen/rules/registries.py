@@ -1,10 +1,9 @@
 """The rules for the credentials of registries. Pure."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
-from imagegen.catalog.facts import minor, numbers, table
+from imagegen.catalog.facts import minor, numbers
 from imagegen.rules.rule import ERROR, Finding, RuleInput, rule, simple_rule
 from imagegen.steps.image_name import ImageName
 
@@ -23,34 +22,6 @@ def registry_credentials_image(given: RuleInput) -> Iterator[Finding]:
                 (_KEY, index, "registry"),
                 f"the build pulls no image from {one.registry}, so nothing would use these credentials",
                 "leave them out, or write an image of this registry into images",
-            )
-
-
-@rule("registry-credentials-once", ERROR, "A registry must be listed once in registry_credentials")
-def registry_credentials_once(given: RuleInput) -> Iterator[Finding]:
-    seen = set()
-    for index, one in enumerate(given.config.registry_credentials):
-        if one.registry in seen:
-            yield Finding((_KEY, index, "registry"), f"{one.registry} is listed above", "leave one of them out")
-        seen.add(one.registry)
-
-
-@rule("registry-credentials-variable", ERROR, "Credentials must be in two variables of their own")
-def registry_credentials_variable(given: RuleInput) -> Iterator[Finding]:
-    rows = table("variables")["names"]
-    for index, one in enumerate(given.config.registry_credentials):
-        for key, name in (("username_env", one.username_env), ("password_env", one.password_env)):
-            if row := next((row for row in rows if re.fullmatch("|".join(row["patterns"]), name)), None):
-                yield Finding(
-                    (_KEY, index, key),
-                    f"{name} does not hold the credentials of a registry: {row['means']}",
-                    "write the name of a variable that holds only this value, for example REGISTRY_PASSWORD",
-                )
-        if one.username_env == one.password_env:
-            yield Finding(
-                (_KEY, index, "password_env"),
-                f"{one.password_env} cannot hold both the user name and the password",
-                "write the names of two variables",
             )
 
 

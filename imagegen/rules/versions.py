@@ -104,18 +104,6 @@ def windows_release_refused(given: RuleInput) -> Iterator[Finding]:
         yield Finding(_RELEASE, refused["reason"], f"choose one of {', '.join(windows['releases'])}")
 
 
-@rule("windows-edition", ERROR, "The Windows release must exist in this edition")
-def windows_edition(given: RuleInput) -> Iterator[Finding]:
-    windows = given.config.windows
-    release = table("windows")["releases"].get(windows.release)
-    if release and windows.edition not in release["editions"]:
-        yield Finding(
-            ("windows", "edition"),
-            f"{release['title']} has no edition {windows.edition!r}",
-            f"choose {' or '.join(release['editions'])}",
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class _Product:
     """A product whose support ends."""

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import find_row, minor, numbers, table
-from imagegen.config.problems import closest, quoted
 from imagegen.config.yaml import YamlPath
 from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
@@ -43,20 +42,6 @@ def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
         row["reason"],
         f"tested together: {'; or '.join(choices)}" if choices else "choose another release",
     )
-
-
-@rule("time-zone-known", ERROR, "The time zone must be one of Windows' time zones")
-def time_zone_known(given: RuleInput) -> Iterator[Finding]:
-    name, zones = given.config.windows.time_zone, table("time-zones")
-    if name is not None and name.removesuffix(zones["without_daylight"]) not in zones["names"]:
-        meant = closest(name, zones["names"])
-        yield Finding(
-            ("windows", "time_zone"),
-            f"Windows has no time zone {quoted(name)}",
-            f"did you mean {quoted(meant)}?"
-            if meant
-            else "write a name that tzutil /l lists, for example W. Europe Standard Time, or UTC",
-        )
 
 
 @rule(
@@ -174,19 +159,6 @@ def hot_fix_review(given: RuleInput) -> Iterator[Finding]:
             yield Finding(path, message.format(expires), "use an imagegen with a newer catalogue")
 
 
-@rule("fix-set-release", ERROR, "A set of registry fixes must have some for the Windows release")
-def fix_set_release(given: RuleInput) -> Iterator[Finding]:
-    release = given.config.windows.release
-    for index, name in enumerate(given.config.windows.fixes):
-        releases = table("windows")["fix_sets"][name]["releases"]
-        if release not in releases:
-            yield Finding(
-                ("windows", "fixes", index),
-                f"the set {name} has no fix for Windows {release}",
-                f"remove it: it has fixes for {' and '.join(releases)}",
-            )
-
-
 @rule("hyper-v-isolation-runtime", ERROR, "Hyper-V isolation requires a container runtime that offers it to pods")
 def hyper_v_isolation_runtime(given: RuleInput) -> Iterator[Finding]:
     last = table("kubelet")["feature_gates"]["HyperVContainer"]["last"]
@@ -198,20 +170,3 @@ def hyper_v_isolation_runtime(given: RuleInput) -> Iterator[Finding]:
             f"with Docker, kubelet isolates pods by the feature gate HyperVContainer, which ended with {last}",
             "use containerd, or write hyper_v: tools",
         )
-
-
-@rule("updates-exclude", ERROR, "An excluded update must be one that would otherwise be installed")
-def updates_exclude(given: RuleInput) -> Iterator[Finding]:
-    updates = given.config.windows.updates
-    if updates is None:
-        return
-    for index, kb in enumerate(updates.exclude):
-        path: YamlPath = ("windows", "updates", "exclude", index)
-        if kb in updates.kbs:
-            yield Finding(path, f"{kb} is both in kbs and in exclude", "remove it from one of them")
-        elif not updates.categories:
-            yield Finding(
-                path,
-                f"excluding {kb} has no effect: without categories, only the updates in kbs are installed",
-                "leave it out, or set categories",
-            )

@@ -23,12 +23,13 @@ import pytest
 from imagegen.base.contents import PACKER, ROLES, SHIPPED
 from imagegen.base.errors import ERROR, WARNING
 from imagegen.catalog.facts import table
+from imagegen.config import checks, first_boot
 from imagegen.config.load import read_config
 from imagegen.config.own_files import read_own_files
 from imagegen.config.yaml import read_yaml
 from imagegen.providers.registry import PROVIDERS, part
 from imagegen.providers.tags import COMPONENT_TAGS, EXPIRES_AT, OPTION_TAGS, REPORT, RUN_ID
-from imagegen.rules import examples, first_boot, nodes
+from imagegen.rules import examples
 from imagegen.rules.examples import Example, ExampleProblem
 from imagegen.rules.judge import all_rules, broken_rules
 from imagegen.rules.rule import RuleInput
@@ -238,7 +239,7 @@ def test_what_nobody_knows_is_told_and_never_a_fault(version: str) -> None:
 
 def test_kubelets_own_flags_are_those_of_its_start_script() -> None:
     script = (ROLES / "kubernetes" / "files" / "start-kubelet.ps1").read_text()
-    assert set(re.findall(r"['\"]--([a-z-]+)[='\"]", script)) == nodes.OWN_FLAGS
+    assert set(re.findall(r"['\"]--([a-z-]+)[='\"]", script)) == checks.OWN_FLAGS
 
 
 def test_the_builds_account_and_log_are_those_of_the_templates() -> None:

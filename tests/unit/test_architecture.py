@@ -88,7 +88,7 @@ LAZY = {
     ("imagegen.plan.loading", "imagegen.trust.policy"),
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
-    ("imagegen.rules.runtime", "tomllib"),
+    ("imagegen.config.checks", "tomllib"),
     *(
         ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
         for name in ("certificates", "errors", "revocation", "root_list", "signer")

@@ -17,9 +17,6 @@ from imagegen.providers.azure.wire_server import azure_wire_server_users as azur
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     DISK_HOLDS_BASE_IMAGE,
-    LICENCE_ACKNOWLEDGED,
-    NETWORK_FORM,
-    UNACKNOWLEDGED,
     WINDOWS_OFFERED,
     find_build_region,
     find_open_networks,
@@ -27,7 +24,6 @@ from imagegen.providers.shared_rules import (
     find_small_disk,
     find_too_many_tags,
     find_unknown_regions,
-    find_wrong_networks,
     offered_image,
     publish_regions,
 )
@@ -145,27 +141,6 @@ def gallery_version(target: Target) -> Iterator[Finding]:
         )
 
 
-GALLERY_NAMES: Final = (
-    rule("gallery-name", ERROR, "The gallery's name must be valid on Azure")(
-        lambda target: _name("name", target.settings.gallery.name, limit_of("gallery"))
-    ),
-    rule("gallery-definition-name", ERROR, "The image definition's name must be valid on Azure")(
-        lambda target: _name("definition", target.settings.gallery.definition, limit_of("gallery_definition"))
-    ),
-)
-
-
-def _name(key: str, name: str, limit: JsonObject) -> Iterator[Finding]:
-    if not re.search(limit["pattern"], name):
-        yield Finding(("gallery", key), f"{name} is not a valid name: {limit['reason']}", "write its name in Azure")
-    elif len(name) > limit["max"]:
-        yield Finding(
-            ("gallery", key),
-            f"it has {len(name)} characters, more than the {limit['max']} that Azure allows",
-            "choose a shorter name",
-        )
-
-
 @rule("azure-size-generation", ERROR, "The builder's sizes must support the machine generation")
 def azure_size_generation(target: Target) -> Iterator[Finding]:
     azure = target.settings
@@ -200,112 +175,15 @@ def _size(size: str) -> JsonObject | None:
     return next((row for row in rows if re.fullmatch(row["pattern"], size.lower())), None)
 
 
-@rule("azure-security-generation", ERROR, "TrustedLaunch and ConfidentialVM require generation: 2")
-def azure_security_generation(target: Target) -> Iterator[Finding]:
-    azure = target.settings
-    if azure.security_type != "Standard" and azure.generation != 2:
-        yield Finding(
-            ("security_type",),
-            f"{azure.security_type} requires UEFI, which machines of generation {azure.generation} do not have",
-            "write generation: 2",
-        )
-
-
-@rule("azure-network-named", ERROR, "Settings of a network of your own require virtual_network")
-def azure_network_named(target: Target) -> list[Finding]:
-    return [
-        Finding(
-            ("network", key),
-            f"{key} applies only to a virtual_network, and the builder gets a temporary network",
-            f"set virtual_network, or leave {key} out",
-        )
-        for key in ("subnet", "resource_group", "public_address")
-        if getattr(target.settings.network, key) and not target.settings.network.virtual_network
-    ]
-
-
-@rule("azure-subnet-and-group", ERROR, "subnet and resource_group of a network must be set together")
-def azure_subnet_and_group(target: Target) -> list[Finding]:
-    network = target.settings.network
-    return [
-        Finding(
-            ("network", key), f"Packer's plugin ignores {key} without {other}", f"set {other} too, or leave both out"
-        )
-        for key, other in (("subnet", "resource_group"), ("resource_group", "subnet"))
-        if network.virtual_network and getattr(network, key) and not getattr(network, other)
-    ]
-
-
-@rule("azure-replica-count", ERROR, "A gallery version must have at most 100 replicas")
-def azure_replica_count(target: Target) -> Iterator[Finding]:
-    azure, limit = target.settings, limit_of("gallery_replicas")
-    if azure.publish.replicas * (len(azure.publish.regions) + 1) > limit["max"]:
-        yield Finding(
-            ("publish", "replicas"),
-            f"all regions together have more than the {limit['max']} replicas that Azure allows for a version",
-            "write fewer replicas or fewer regions",
-        )
-
-
-SETTINGS_IN_CONFLICT: Final = (
-    rule.simple(
-        "azure-key-of-build-region",
-        WARNING,
-        "An image with disk_encryption_set should stay in the build region",
-        lambda azure: azure.disk_encryption_set and azure.publish.regions,
-        Finding(
-            ("disk_encryption_set",),
-            "a disk encryption set is in one region: Azure encrypts replicas in other regions with its own key",
-            "leave publish.regions out where that is not allowed",
-        ),
-    ),
-    rule.simple(
-        "azure-cidrs-of-temporary-network",
-        ERROR,
-        "allowed_cidrs and virtual_network must not be used together",
-        lambda azure: azure.network.virtual_network and azure.network.allowed_cidrs,
-        Finding(
-            ("network", "allowed_cidrs"),
-            "the security groups of virtual_network decide who has access, and Packer's plugin rejects both together",
-            "leave one of them out",
-        ),
-    ),
-    rule.simple(
-        "azure-key-vault-in-group",
-        ERROR,
-        "key_vault requires build_resource_group",
-        lambda azure: azure.key_vault and not azure.build_resource_group,
-        Finding(
-            ("key_vault",),
-            "Packer looks for the vault in the build's resource group, which is a temporary one",
-            "set build_resource_group to the vault's, or leave key_vault out",
-        ),
-    ),
-    rule.simple(
-        "azure-secret-of-environment",
-        ERROR,
-        "client_secret_env requires method: environment",
-        lambda azure: azure.auth.client_secret_env and azure.auth.method == "cli",
-        Finding(
-            ("auth", "client_secret_env"),
-            "method: cli uses `az login` and reads no secret",
-            "leave it out, or write method: environment",
-        ),
-    ),
-    rule.simple(
-        "azure-shared-one-way",
-        ERROR,
-        "A gallery must be shared with a community or directly, not both",
-        lambda azure: (
-            azure.publish.sharing
-            and azure.publish.sharing.community
-            and (azure.publish.sharing.subscriptions or azure.publish.sharing.tenants)
-        ),
-        Finding(
-            ("publish", "sharing", "community"),
-            "Azure shares a gallery either with the community or directly",
-            "choose one, and use another gallery for the other",
-        ),
+azure_key_of_build_region = rule.simple(
+    "azure-key-of-build-region",
+    WARNING,
+    "An image with disk_encryption_set should stay in the build region",
+    lambda azure: azure.disk_encryption_set and azure.publish.regions,
+    Finding(
+        ("disk_encryption_set",),
+        "a disk encryption set is in one region: Azure encrypts replicas in other regions with its own key",
+        "leave publish.regions out where that is not allowed",
     ),
 )
 
@@ -342,17 +220,6 @@ def azure_location_known(target: Target) -> Iterator[Finding]:
     )
 
 
-@rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds only the client secret")
-def azure_secret_name(target: Target) -> Iterator[Finding]:
-    name, rows = target.settings.auth.client_secret_env, table("variables")["names"]
-    if name and (row := next((row for row in rows if re.fullmatch("|".join(row["patterns"]), name)), None)):
-        yield Finding(
-            ("auth", "client_secret_env"),
-            f"{name} does not hold a client secret: {row['means']}",
-            "write the name of a variable that holds only the secret, for example IMAGES_CLIENT_SECRET",
-        )
-
-
 @rule(*WINDOWS_OFFERED)
 def windows_offered(target: Target) -> Iterator[Finding]:
     """A base image of the operator's own is always allowed."""
@@ -374,11 +241,3 @@ def base_image_release(target: Target) -> Iterator[Finding]:
         yield from find_other_windows(
             target, f"{image.publisher}/{image.offer}/{image.sku}", target.settings.generation
         )
-
-
-licence_acknowledged = rule.simple(
-    *LICENCE_ACKNOWLEDGED,
-    lambda azure: azure.publish.sharing and not azure.publish.sharing.licence_acknowledged,
-    UNACKNOWLEDGED,
-)
-network_form = rule(*NETWORK_FORM)(lambda target: find_wrong_networks(target.settings.network.allowed_cidrs))

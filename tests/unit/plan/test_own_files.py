@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.catalog.facts import paths, table
-from imagegen.rules.nodes import lies_at
+from imagegen.config.checks import lies_at
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:

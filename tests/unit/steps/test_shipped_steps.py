@@ -70,7 +70,7 @@ ASKED: dict[str, Any] = {
         "install_path": "C:\\opt\\kube",
         "source": "node-tarball",
         "service_manager": "nssm",
-        "feature_gates": {"WindowsHostNetwork": True, "GracefulNodeShutdown": False},
+        "feature_gates": {"OneGate": True, "OtherGate": False},
         "kubelet_flags": {"node-labels": 'a=b,c="d e"', "max-pods": "60"},
         "pause_image": "registry.example.com/pause:3.10.2",
     },

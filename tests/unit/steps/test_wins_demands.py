@@ -85,8 +85,8 @@ FLANNEL = (r"C:\k\flannel\setup.exe", r"C:\k\flannel\flanneld.exe")
         ({"kube_proxy": "wins", "cni": {"plugin": "flannel"}}, (KUBE_PROXY, *FLANNEL)),
         ({"kube_proxy": "wins", "cni": {"plugin": "win-bridge"}}, (KUBE_PROXY,)),
         (
-            {"kubernetes": {"version": "1.22.17", "install_path": r"D:\kube"}, "cni": {"plugin": "flannel"}},
-            (r"D:\kube\flannel\setup.exe", r"D:\kube\flannel\flanneld.exe"),
+            {"kubernetes": {"version": "1.22.17", "install_path": r"C:\opt\kube"}, "cni": {"plugin": "flannel"}},
+            (r"C:\opt\kube\flannel\setup.exe", r"C:\opt\kube\flannel\flanneld.exe"),
         ),
     ],
 )
