@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import JsonObject, limit_of, table
-from imagegen.rules.rule import ERROR, Finding
+from imagegen.rules.rule import ERROR, WARNING, Finding
 
 if TYPE_CHECKING:
     from imagegen.config.yaml import YamlPath
@@ -27,6 +27,24 @@ BASE_IMAGE_RELEASE: Final = (
     "registry fixes and container images are chosen for the Windows release in the config",
 )
 
+BUILD_REGION_PUBLISHED: Final = (
+    "build-region-published",
+    ERROR,
+    "publish.regions must not contain the build region",
+)
+WINRM_OPEN_TO_EVERYBODY: Final = (
+    "winrm-open-to-everybody",
+    WARNING,
+    "The builder's WinRM port should not be open to the whole internet",
+)
+TAG_NAME: Final = ("tag-name", ERROR, "A tag must not have a name that imagegen or the cloud uses itself")
+TAG_COUNT: Final = (
+    "tag-count",
+    ERROR,
+    "A resource must have at most as many tags as the cloud allows",
+    "the cloud rejects a resource with more",
+)
+REGION_KNOWN: Final = ("region-known", WARNING, "The catalogue should know the regions of the cloud")
 HYPER_V_SIZE: Final = (
     "hyper-v-size",
     ERROR,

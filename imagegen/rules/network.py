@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Iterator
-from typing import Final
 
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
@@ -96,36 +95,6 @@ def cni_version_published(given: RuleInput) -> Iterator[Finding]:
             ("cni", "version"),
             f"imagegen knows no public archive of {_plugin(given)['title']} {version}",
             f"set overrides.network_plugin_url or artifacts.mirror, or choose {' or '.join(archive['published'])}",
-        )
-
-
-CNI_ON_WINDOWS: Final = (
-    rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")(
-        lambda given: _verdict(given, "refused")
-    ),
-    rule("cni-windows-untested", WARNING, "The CNI plugin should be tested on the Windows release")(
-        lambda given: _verdict(given, "untested")
-    ),
-)
-
-
-def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
-    release = given.config.windows.release
-    known_release, plugin = table("windows")["releases"].get(release), _plugin(given)
-    if known_release is None or given.config.cni.plugin == "none":
-        return
-    unknown = f"the catalogue does not say whether {plugin['title']} runs on {known_release['title']}"
-    row = plugin["windows"].get(release, {"verdict": "untested", "reason": unknown})
-    if row["verdict"] == verdict:
-        tested = [
-            name
-            for name, other in table("cni")["plugins"].items()
-            if name != "none" and other["windows"].get(release, {}).get("verdict") == "tested"
-        ]
-        yield Finding(
-            ("cni", "plugin"),
-            row["reason"],
-            f"tested on this release: {', '.join(tested)}" if tested else "choose another release",
         )
 
 

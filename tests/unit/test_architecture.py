@@ -90,7 +90,7 @@ LAZY = {
     ("imagegen.config.value_types", "idna"),
     ("imagegen.config.checks", "tomllib"),
     *(
-        ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
+        ("imagegen.rules.downloads", f"imagegen.authenticode.{name}")
         for name in ("certificates", "errors", "revocation", "root_list", "signer")
     ),
     ("imagegen.trust.crl_use", "imagegen.authenticode.revocation"),

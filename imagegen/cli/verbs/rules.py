@@ -25,7 +25,7 @@ def rules(identifier: str | None, form: str) -> None:
 
     \b
       imagegen rules
-      imagegen rules windows-release-refused
+      imagegen rules windows-release-known
     """
     known, missing, width = {rule.id: rule for rule in all_rules()}, features(), terminal_width()
     unimplemented = {

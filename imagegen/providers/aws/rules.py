@@ -12,8 +12,13 @@ from imagegen.providers.aws.settings import Settings
 from imagegen.providers.aws.source import OWN_TAGS
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
+    BUILD_REGION_PUBLISHED,
     DISK_HOLDS_BASE_IMAGE,
+    REGION_KNOWN,
+    TAG_COUNT,
+    TAG_NAME,
     WINDOWS_OFFERED,
+    WINRM_OPEN_TO_EVERYBODY,
     find_build_region,
     find_open_networks,
     find_other_windows,
@@ -41,7 +46,7 @@ _TAGS_WRITTEN: Final = OWN_TAGS | COMPONENT_TAGS
 rule = TargetRule(Settings)
 
 
-aws_copy_to_build_region = rule("aws-copy-to-build-region", ERROR, "publish.regions must not contain the build region")(
+build_region_published = rule(*BUILD_REGION_PUBLISHED)(
     lambda target: find_build_region(target.settings.publish.regions, target.settings.region)
 )
 
@@ -57,9 +62,9 @@ aws_winrm_admitted = rule.simple(
     ),
 )
 
-aws_open_to_everybody = rule(
-    "aws-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet"
-)(lambda target: find_open_networks(target.settings.network.allowed_cidrs))
+open_to_everybody = rule(*WINRM_OPEN_TO_EVERYBODY)(
+    lambda target: find_open_networks(target.settings.network.allowed_cidrs)
+)
 
 
 @rule("aws-imds-tokens", ERROR, "require_imds_tokens requires a metadata service of cloudbase-init that sends tokens")
@@ -114,7 +119,7 @@ def aws_shared_default_key(target: Target) -> Iterator[Finding]:
         )
 
 
-@rule("aws-tag-name", ERROR, "A tag must not have a name that imagegen or AWS uses itself")
+@rule(*TAG_NAME)
 def aws_tag_name(target: Target) -> Iterator[Finding]:
     for name in target.settings.tags:
         path = ("tags", name)
@@ -124,12 +129,10 @@ def aws_tag_name(target: Target) -> Iterator[Finding]:
             yield Finding(path, "imagegen overwrites this tag with its own", "choose another name")
 
 
-aws_tag_count = rule(
-    "aws-tag-count", ERROR, "An AWS resource must have at most 50 tags", "AWS rejects a resource with more"
-)(lambda target: find_too_many_tags(target.settings.tags, "aws_tags", _TAGS_WRITTEN))
+aws_tag_count = rule(*TAG_COUNT)(lambda target: find_too_many_tags(target.settings.tags, "aws_tags", _TAGS_WRITTEN))
 
 
-@rule("aws-region-known", WARNING, "The catalogue should know the AWS regions")
+@rule(*REGION_KNOWN)
 def aws_region_known(target: Target) -> Iterator[Finding]:
     aws = target.settings
     return find_unknown_regions("aws", "AWS", {("region",): aws.region, **publish_regions(aws.publish.regions)})

@@ -16,8 +16,13 @@ from imagegen.providers.azure.tags import OWN_TAGS
 from imagegen.providers.azure.wire_server import azure_wire_server_users as azure_wire_server_users
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
+    BUILD_REGION_PUBLISHED,
     DISK_HOLDS_BASE_IMAGE,
+    REGION_KNOWN,
+    TAG_COUNT,
+    TAG_NAME,
     WINDOWS_OFFERED,
+    WINRM_OPEN_TO_EVERYBODY,
     find_build_region,
     find_open_networks,
     find_other_windows,
@@ -87,9 +92,9 @@ def pool_name_scale_set(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-azure_replica_in_build_region = rule(
-    "azure-replica-in-build-region", ERROR, "publish.regions must not contain the build region"
-)(lambda target: find_build_region(target.settings.publish.regions, target.settings.location))
+build_region_published = rule(*BUILD_REGION_PUBLISHED)(
+    lambda target: find_build_region(target.settings.publish.regions, target.settings.location)
+)
 
 
 @rule("azure-public-cloud", ERROR, "Locations must be in Azure's public cloud")
@@ -108,7 +113,7 @@ def _locations(settings: Settings) -> dict[YamlPath, str]:
     return {("location",): settings.location, **publish_regions(settings.publish.regions)}
 
 
-@rule("azure-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
+@rule(*WINRM_OPEN_TO_EVERYBODY)
 def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
     network = target.settings.network
     if not network.virtual_network and not network.allowed_cidrs:
@@ -188,7 +193,7 @@ azure_key_of_build_region = rule.simple(
 )
 
 
-@rule("azure-tag-name", ERROR, "A tag must not have a name that imagegen or Azure uses itself")
+@rule(*TAG_NAME)
 def azure_tag_name(target: Target) -> Iterator[Finding]:
     own, seen = {name.lower() for name in _TAGS_WRITTEN | OPTION_TAGS}, set[str]()
     for name in target.settings.tags:
@@ -204,12 +209,10 @@ def azure_tag_name(target: Target) -> Iterator[Finding]:
         seen.add(plain)
 
 
-azure_tag_count = rule(
-    "azure-tag-count", ERROR, "An Azure resource must have at most 50 tags", "Azure rejects a resource with more"
-)(lambda target: find_too_many_tags(target.settings.tags, "azure_tags", _TAGS_WRITTEN))
+azure_tag_count = rule(*TAG_COUNT)(lambda target: find_too_many_tags(target.settings.tags, "azure_tags", _TAGS_WRITTEN))
 
 
-@rule("azure-location-known", WARNING, "The catalogue should know the Azure regions")
+@rule(*REGION_KNOWN)
 def azure_location_known(target: Target) -> Iterator[Finding]:
     """The rule azure-public-cloud rejects the regions of other Azure clouds."""
     other_clouds = tuple(row["prefix"] for row in table("clouds")["azure_clouds"])
