@@ -57,9 +57,7 @@ from imagegen.record.record import (
     warn_of_kept_record,
 )
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
-from imagegen.settle.spec import Spec
-from imagegen.settle.target_keys import errors_of
-from imagegen.settle.trust import with_authorities
+from imagegen.settle.spec import Spec, errors_of, with_authorities
 from imagegen.steps.evaluate import EvaluatedStep
 from imagegen.trust.config_files import OwnFiles, check_own_files, find_own_files, trust_without_downloads
 from imagegen.trust.crl_use import CrlUse

@@ -39,7 +39,7 @@ from imagegen.oci.image_mirror import ImageMirror, reject_other_images, tarball_
 from imagegen.oci.registry import ask_over_https
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
-from imagegen.settle.target_keys import errors_of
+from imagegen.settle.spec import errors_of
 from imagegen.trust.config_files import check_own_files
 from imagegen.trust.crl_use import CrlUse
 from imagegen.trust.policy import find_unchecked, find_unsigned, merge_requests, unsigned_downloads

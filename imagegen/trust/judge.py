@@ -11,7 +11,7 @@ from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.signer import nearest, parse_signer
 from imagegen.authenticode.trust import load_trust
 from imagegen.authenticode.verify import verify
-from imagegen.settle.trust import ROOT
+from imagegen.settle.spec import ROOT
 from imagegen.trust.copies import Judged
 from imagegen.trust.policy import trust_sources
 from imagegen.trust.signature_advice import add_to_roots, advise

@@ -13,7 +13,7 @@ from imagegen.base.errors import ConfigError
 from imagegen.config.own_files import GivenCertificate, OwnFile
 from imagegen.plan.context import evaluate_steps
 from imagegen.plan.model import PlannedSignature
-from imagegen.settle.trust import with_publishers
+from imagegen.settle.spec import with_publishers
 from imagegen.trust.copies import find_copies, reject_unsigned
 from imagegen.trust.crl_use import CrlUse
 from imagegen.trust.judge import make_judge

@@ -8,7 +8,7 @@ from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import check_known, columns, terminal_width
 from imagegen.plan import loading
-from imagegen.steps.describe_kinds import describe_kind, kind_lines, summary_of
+from imagegen.steps.describe import describe_kind, kind_lines, summary_of
 from imagegen.steps.kinds import KINDS
 
 

@@ -21,10 +21,9 @@ from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
 from imagegen.settle.spec import settle
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
-from imagegen.steps.kinds import KINDS, Environment, File
+from imagegen.steps.kinds import ENGINE_MODULE, KINDS, Environment, File
 from imagegen.steps.model import load_steps
 from imagegen.steps.release_record import SOURCE
-from imagegen.steps.update import ENGINE_MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
