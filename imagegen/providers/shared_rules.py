@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import JsonObject, limit_of, table
+from imagegen.config.problems import closest
 from imagegen.rules.rule import ERROR, WARNING, Finding
 
 if TYPE_CHECKING:
@@ -72,14 +73,11 @@ def find_unknown_regions(provider: str, title: str, places: dict[YamlPath, str])
     known = table("regions")[provider]
     for path, region in places.items():
         if region not in known:
-            # Few configs have such a region, and importing this takes as long as reading a config.
-            import difflib
-
-            close = difflib.get_close_matches(region, known, n=1)
+            close = closest(region, known)
             yield Finding(
                 path,
                 f"unknown {title} region {region}: it is newer than the catalogue, or misspelled",
-                f"did you mean {close[0]}?" if close else "`imagegen catalog regions` lists them",
+                f"did you mean {close}?" if close else "`imagegen catalog regions` lists them",
             )
 
 

@@ -95,7 +95,7 @@ LAZY = {
     ),
     ("imagegen.trust.crl_use", "imagegen.authenticode.revocation"),
     ("imagegen.cli.verbs.catalog", "imagegen.authenticode.root_list"),
-    ("imagegen.providers.shared_rules", "difflib"),
+    ("imagegen.config.problems", "difflib"),
     ("imagegen.build.release", "imagegen.build.openpgp"),
     ("imagegen.fetch.lookup", "imagegen.trust.signatures"),
     ("imagegen.fetch.locking", "imagegen.trust.signature_trust"),

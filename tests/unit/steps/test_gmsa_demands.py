@@ -66,28 +66,6 @@ def test_the_plugin_comes_from_its_archive(gmsa: dict[str, Any], version: str) -
         assert members == set(published.release.members)
 
 
-def test_windows_finds_the_dll_where_the_registration_says() -> None:
-    """ccg.exe loads the class, whose server is this file."""
-    paths = {item["member"]: item["path"] for item in fields("extract")}
-    assert paths == {
-        "CCGAKVPlugin.dll": r"C:\Windows\System32\CCGAKVPlugin.dll",
-        **{name: rf"{FOLDER}\{name}" for name in ("registerplugin.reg", "CCGEvents.man", "CCGAKVPluginEvents.man")},
-    }
-    assert fields("directory") == [{"path": FOLDER}]
-
-
-def test_the_registration_is_imported_by_a_script_that_closes_the_key_again() -> None:
-    script, first, second = (
-        *(item["path"] for item in fields("file")),
-        *(item["name"] for item in fields("command")[1:]),
-    )
-    assert script == rf"{FOLDER}\register-plugin.ps1"
-    assert (first, second) == ("gmsa-events-Microsoft-Windows-Containers-CCG", "gmsa-events-Microsoft-AKSGMSAPlugin")
-    command = fields("command")[0]
-    assert (command["program"], command["arguments"]) == (POWERSHELL, SCRIPT)
-    assert command["unless"]["arguments"] == f"{SCRIPT} -Show"
-
-
 @pytest.mark.parametrize(
     ("shown", "is_planned"),
     [

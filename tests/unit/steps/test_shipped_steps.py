@@ -198,60 +198,6 @@ def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str
     return labels, {path: text.decode() for path, text in texts.items()}
 
 
-def test_order() -> None:
-    for evaluated in EVALUATED.values():
-        assert [item.step.name for item in evaluated] == [
-            *("system", "containerd", "kubernetes", "cloudbase-init", "release-record")
-        ]
-
-
-def test_overrides_are_the_names_that_operators_know() -> None:
-    names: dict[str, list[str]] = {}
-    for step in STEPS.values():
-        for artifact, meta in step.meta.artifacts.items():
-            for override in meta.overrides:
-                names.setdefault(override, []).append(artifact)
-    # Two steps can need the same file.
-    assert {name: sorted(set(artifacts)) for name, artifacts in names.items()} == {
-        "cloudbase_init_url": ["cloudbase-init"],
-        "containerd_url": ["containerd"],
-        "kubernetes_base_url": ["kube-log-runner", "kube-proxy", "kubeadm", "kubectl", "kubelet", "kubernetes-node"],
-        **{f"{name.replace('-', '_')}_url": [name] for name in ("kubelet", "kubeadm", "kubectl")},
-        **{f"{name.replace('-', '_')}_url": [name] for name in ("kube-log-runner", "kube-proxy")},
-        "crictl_url": ["crictl"],
-        "csi_proxy_url": ["csi-proxy"],
-        "cni_plugins_url": ["cni-plugins"],
-        "calico_url": ["calico"],
-        "flannel_url": ["flannel"],
-        "hybrid_overlay_url": ["hybrid-overlay"],
-        "network_plugin_url": ["network-plugin"],
-        "flannel_plugin_url": ["flannel-plugin"],
-        "wincni_url": ["wincni"],
-        "wins_url": ["wins"],
-        "gmsa_keyvault_url": ["gmsa-plugin"],
-        "debug_windows_node_url": ["DebugWindowsNode-ps1"],
-        "debug_tools_base_url": [
-            *[
-                "VFP-psm1",
-                "collectlogs-ps1",
-                "dumpVfpPolicies-ps1",
-                "helper-psm1",
-                "hns-v2-psm1",
-                "portReservationTest-ps1",
-                "starthnstrace-cmd",
-                "starthnstrace-ps1",
-                "startpacketcapture-cmd",
-                "startpacketcapture-ps1",
-                "stoppacketcapture-cmd",
-            ]
-        ],
-        "ssh_source_url": ["openssh"],
-        "docker_url": ["docker"],
-        "cri_dockerd_url": ["cri-dockerd"],
-        "nssm_url": ["nssm", "nssm-for-cri-dockerd"],
-    }
-
-
 def _leaves(value: Any, path: YamlPath = ()) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a context
     if isinstance(value, dict) and value:
         for key, inner in value.items():

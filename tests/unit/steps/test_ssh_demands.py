@@ -29,21 +29,6 @@ def found(asked: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(draft.kind, draft.fields) for draft in ssh_step(asked).drafts]
 
 
-def test_the_server_of_windows_is_added_by_a_script() -> None:
-    """Windows Update serves no network logon. A release that has the server needs nothing."""
-    resources = found(CAPABILITY)
-    assert resources[0] == ("directory", {"path": FOLDER})
-    assert resources[1][1]["path"] == rf"{FOLDER}\add-ssh-server.ps1"
-    kind, command = resources[2]
-    assert (kind, command["program"], command["arguments"]) == ("command", POWERSHELL, SCRIPT)
-    assert command["unless"]["arguments"] == f"{SCRIPT} -Show"
-    (expression,) = command["unless"]["matches"]
-    assert [bool(re.search(expression, f"installed={said}\r\n")) for said in ("True", "False", "Truer")] == [
-        *(True, False, False)
-    ]
-    assert ssh_step(CAPABILITY).requests == {}
-
-
 TAGS = {
     "9.4.0.0": "v9.4.0.0p1-Beta",
     "9.5.0.0p1": "v9.5.0.0p1-Beta",
@@ -70,14 +55,6 @@ def test_the_zip_comes_from_the_tag_of_its_version(version: str | None, tag: str
         assert "sshd.exe" in archive["expect"]
 
 
-def test_the_zip_has_a_service_of_its_own() -> None:
-    resources = found(ZIP)
-    assert resources[0] == ("directory", {"path": PROGRAMS})
-    ((_, service),) = [item for item in resources if item[0] == "service"]
-    assert (service["name"], service["command"]) == ("sshd", rf'"{PROGRAMS}\sshd.exe"')
-    assert (service["start"], service["recovery"]["restart_after_s"]) == ("automatic", 10)
-
-
 def test_the_zip_gets_its_source_of_events() -> None:
     """Without it Windows keeps no event of sshd: nobody could see who logged on."""
     ((_, command),) = [item for item in found(ZIP) if item[0] == "command"]
@@ -87,57 +64,3 @@ def test_the_zip_gets_its_source_of_events() -> None:
     (expression,) = command["unless"]["matches"]
     listed = [bool(re.search(expression, said)) for said in ("A\r\nOpenSSH\r\nB\r\n", "OpenSSH-Other\r\n", "")]
     assert (command["unless"]["arguments"], listed) == ("ep", [True, False, False])
-
-
-@pytest.mark.parametrize("asked", [CAPABILITY, ZIP])
-def test_sshd_is_not_started_in_the_build(asked: dict[str, Any]) -> None:
-    """It would make the keys of the host, and every node would have them if sealing failed to delete them."""
-    ((_, service),) = [item for item in found(asked) if item[0] == "service"]
-    assert (service["name"], service["start"], service.get("state")) == ("sshd", "automatic", None)
-
-
-@pytest.mark.parametrize("asked", [CAPABILITY, ZIP])
-def test_only_administrators_change_the_configuration(asked: dict[str, Any]) -> None:
-    """Closed before it has content. Everybody may read it and the public keys of the host."""
-    resources = found(asked)
-    entries = [
-        {"sid": "S-1-5-18", "rights": "full"},
-        {"sid": "S-1-5-32-544", "rights": "full"},
-        {"sid": "S-1-5-11", "rights": "read"},
-    ]
-    folder = resources.index(("directory", {"path": DATA}))
-    assert resources[folder + 1] == ("acl", {"path": DATA, "entries": entries})
-    assert resources[folder + 2][1]["path"] == rf"{DATA}\sshd_config"
-
-
-@pytest.mark.parametrize(("asked", "port"), [(CAPABILITY, 22), ({"port": 2222}, 2222), (ZIP, 22)])
-def test_sshd_reads_the_keys_that_cloudbase_init_writes(asked: dict[str, Any], port: int) -> None:
-    """Also those of administrators, whose keys Windows' own configuration takes from another file (B11)."""
-    text = ssh_step(asked).texts["files/ssh/sshd_config"].decode()
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    assert lines == [
-        f"Port {port}",
-        "PubkeyAuthentication yes",
-        "PasswordAuthentication no",
-        "KbdInteractiveAuthentication no",
-        # CVE-2023-48795.
-        "Ciphers -chacha20-poly1305@openssh.com",
-        "MACs -*-etm@openssh.com",
-        "AuthorizedKeysFile .ssh/authorized_keys",
-        "Subsystem sftp sftp-server.exe",
-    ]
-
-
-@pytest.mark.parametrize("port", [22, 2222])
-def test_the_port_is_open_in_every_network(port: int) -> None:
-    """Windows' own rule names port 22, and on some releases does not apply to public networks."""
-    ((_, rule),) = [item for item in found({"port": port}) if item[0] == "firewall"]
-    assert (rule["name"], rule["direction"], rule["action"]) == ("imagegen-ssh", "in", "allow")
-    assert (rule["protocol"], rule["port"]) == ("TCP", port)
-
-
-@pytest.mark.parametrize(("shell", "program"), [("powershell", POWERSHELL), ("cmd", r"C:\Windows\System32\cmd.exe")])
-def test_a_session_starts_the_shell_of_the_config(shell: str, program: str) -> None:
-    ((_, value),) = [item for item in found({"shell": shell}) if item[0] == "registry"]
-    key = r"HKLM:\SOFTWARE\OpenSSH"
-    assert value == {"key": key, "name": "DefaultShell", "type": "String", "data": program}
