@@ -358,8 +358,6 @@ def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
         own = own or next((folder for folder in layout["system_folders"] if place.lower() == folder.lower()), None)
         # The rule install-path-of-its-own reports an install path in these folders.
         is_reported = path[0] != "executables" and own in (*layout["system_folders"], "C:\\Windows")
-        # The rule outlives-sealing reports these.
-        is_reported = is_reported or any(lies_at(place, deleted) for deleted in layout["deleted_by_sealing"])
         if own and not is_reported:
             yield Finding(
                 path,

@@ -449,7 +449,7 @@ def libraries_of(start: str) -> set[str]:
         *((f"imagegen.authenticode.{name}", set()) for name in ("model", "signer")),
         # The registry imports these when a config is validated.
         *((f"imagegen.providers.{name}.settings", {"pydantic"}) for name in ("aws", "azure")),
-        *((f"imagegen.providers.{name}.rules", {"pydantic"}) for name in ("aws", "azure")),
+        *((f"imagegen.providers.{name}.rules", {"pydantic", "ruamel"}) for name in ("aws", "azure")),
     ],
 )
 def test_what_must_start_fast_imports_few_libraries(module: str, libraries: set[str]) -> None:

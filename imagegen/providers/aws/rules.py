@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
-from imagegen.providers.aws.nesting import hyper_v_size as hyper_v_size
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.aws.source import OWN_TAGS
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     BUILD_REGION_PUBLISHED,
     DISK_HOLDS_BASE_IMAGE,
+    HYPER_V_SIZE,
     REGION_KNOWN,
     TAG_COUNT,
     TAG_NAME,
@@ -157,3 +157,17 @@ disk_holds_base_image = rule(*DISK_HOLDS_BASE_IMAGE)(
 def base_image_release(target: Target) -> Iterator[Finding]:
     if image := target.settings.base_image:
         yield from find_other_windows(target, image.name)
+
+
+@rule(*HYPER_V_SIZE)
+def hyper_v_size(target: Target) -> Iterator[Finding]:
+    if target.config.windows.hyper_v != "isolation":
+        return
+    rows = table("nesting")["can"]["aws"]
+    for index, kind in enumerate(target.settings.instance_types):
+        if not any(re.fullmatch(row["pattern"], kind) for row in rows):
+            yield Finding(
+                ("instance_types", index),
+                f"{kind} does not let Windows start a hypervisor, which Hyper-V isolation needs",
+                "choose a type of C8i, M8i or R8i, for example m8i.large, or write hyper_v: tools",
+            )

@@ -6,18 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
+from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, numbers, table
 from imagegen.providers.azure.disks import azure_size_premium as azure_size_premium
-from imagegen.providers.azure.gmsa import gmsa_known as gmsa_known
-from imagegen.providers.azure.gmsa import gmsa_on_azure as gmsa_on_azure
-from imagegen.providers.azure.nesting import hyper_v_size as hyper_v_size
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import OWN_TAGS
-from imagegen.providers.azure.wire_server import azure_wire_server_users as azure_wire_server_users
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     BUILD_REGION_PUBLISHED,
     DISK_HOLDS_BASE_IMAGE,
+    HYPER_V_SIZE,
     REGION_KNOWN,
     TAG_COUNT,
     TAG_NAME,
@@ -129,10 +126,10 @@ def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
 def gallery_version(target: Target) -> Iterator[Finding]:
     azure, limit = target.settings, limit_of("gallery_version")
     path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.config.kubernetes.version
-    numbers = kubernetes if version == "kubernetes" else version
+    whole = kubernetes if version == "kubernetes" else version
     # The length first: Python raises an error for an integer with thousands of digits.
-    fits = re.search(limit["pattern"], numbers) and all(
-        len(part) <= len(str(limit["max"])) and int(part) <= limit["max"] for part in numbers.split(".")
+    fits = re.search(limit["pattern"], whole) and all(
+        len(part) <= len(str(limit["max"])) and int(part) <= limit["max"] for part in whole.split(".")
     )
     if version == "kubernetes" and "-" in kubernetes:
         yield Finding(
@@ -141,7 +138,7 @@ def gallery_version(target: Target) -> Iterator[Finding]:
     elif version != "date" and not fits:
         yield Finding(
             path,
-            f"{numbers} is not a valid gallery version: {limit['reason']}",
+            f"{whole} is not a valid gallery version: {limit['reason']}",
             "write date, kubernetes, or three numbers, for example 1.0.0",
         )
 
@@ -244,3 +241,69 @@ def base_image_release(target: Target) -> Iterator[Finding]:
         yield from find_other_windows(
             target, f"{image.publisher}/{image.offer}/{image.sku}", target.settings.generation
         )
+
+
+gmsa_on_azure = simple_rule(
+    "gmsa-on-azure",
+    ERROR,
+    "gmsa must be used only for images on Azure",
+    lambda given: given.config.gmsa and "azure" not in given.providers,
+    Finding(("gmsa",), "the plugin reads a key vault on Azure, and the image has no Azure target", "leave it out"),
+)
+
+
+@judging.rule("gmsa-known", ERROR, "gmsa.version must have the source of the plugin's events")
+def gmsa_known(given: RuleInput) -> Iterator[Finding]:
+    version, row = given.config.gmsa and given.config.gmsa.version, table("machines")["gmsa_plugin"]["azure"]
+    if version and numbers(version) < numbers(row["first"]):
+        yield Finding(
+            ("gmsa", "version"),
+            f"the archive of {version} has no CCGAKVPluginEvents.man, which came with {row['first']}",
+            f"choose {row['first']} or later, or leave the version out for {row['newest']}",
+        )
+
+
+@rule(*HYPER_V_SIZE)
+def hyper_v_size(target: Target) -> Iterator[Finding]:
+    """A size that is not in the catalogue may be one that can."""
+    if target.config.windows.hyper_v != "isolation":
+        return
+    rows = table("nesting")["cannot"]["azure"]
+    for index, size in enumerate(target.settings.vm_sizes):
+        if row := next((row for row in rows if re.fullmatch(row["pattern"], size.lower())), None):
+            yield Finding(
+                ("vm_sizes", index),
+                f"{size} ({row['note']}) does not let Windows start a hypervisor, which Hyper-V isolation needs",
+                "choose another size, for example Standard_D4s_v5, or write hyper_v: tools",
+            )
+
+
+# A local group of Windows has no other local group as a member, and what is not of this machine has no local account.
+_NOT_ACCOUNTS: Final = frozenset(
+    {
+        *("administrators", "guests", "users", "remote desktop users", "remote management users", "everyone"),
+        *("system", "localsystem", "local service", "localservice", "network service", "networkservice"),
+    }
+)
+# First boot disables the first one, which is the build's, and Windows the others.
+_DISABLED: Final = frozenset({"administrator", "guest", "defaultaccount", "wdagutilityaccount"})
+
+
+@rule("azure-wire-server-users", ERROR, "wire_server_users must be accounts that a node can have")
+def azure_wire_server_users(target: Target) -> Iterator[Finding]:
+    machines, users = table("machines"), target.settings.wire_server_users
+    group = machines["restricted_address"]["azure"]["group"].lower()
+    disabled = _DISABLED | {machines["access"]["azure"]["build_account"]}
+    for index, name in enumerate(users):
+        path, plain = ("wire_server_users", index), name.lower()
+        if plain in _NOT_ACCOUNTS or plain == group:
+            yield Finding(
+                path, f"{name} is not a local account", "name the accounts; SYSTEM has access without an entry"
+            )
+        elif plain in disabled:
+            yield Finding(path, f"a node has no {name}, or has it disabled", "leave it out, or name another account")
+        elif plain == table("cloudbase-init")["service_account"]:
+            yield Finding(path, f"{name} has access without an entry", "leave it out")
+        # The rule listed-twice reports a name that is written in the same way.
+        elif name not in users[:index] and plain in map(str.lower, users[:index]):
+            yield Finding(path, f"{name} is in the list: Windows ignores upper and lower case", "leave one out")
