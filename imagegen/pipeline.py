@@ -57,8 +57,7 @@ from imagegen.record.record import (
 )
 from imagegen.render import CREDENTIALS_VARIABLE, DOWNLOADS_VARIABLE, render
 from imagegen.run import Run
-from imagegen.settle.target_keys import errors_of
-from imagegen.settle.trust import with_authorities
+from imagegen.settle.spec import errors_of, with_authorities
 from imagegen.trust.judge import check_own_files
 from imagegen.trust.scripts import LockedDownloads, sign_scripts
 from imagegen.trust.shipped import read_shipped

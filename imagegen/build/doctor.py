@@ -14,7 +14,7 @@ from imagegen.build.tools import can_be_provided, find_tools
 from imagegen.plan.context import components_of
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, failed_check, is_stopped
 from imagegen.providers.provider import provider
-from imagegen.settle.target_keys import with_keys_of
+from imagegen.settle.spec import with_keys_of
 
 if TYPE_CHECKING:
     from imagegen.run import Run

@@ -1,17 +1,18 @@
 """The part of the config about downloads: overrides, hosts, credentials and signatures. Part of ImageConfig."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import pydantic
 
 from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.base.errors import InvalidValue
+from imagegen.base.hosts import HostPolicy, plain_host
 from imagegen.config.problems import quoted, type_of
 from imagegen.config.value_types import HostAndPort, HttpsUrl, Line, Registry, RelativePath, UrlPath
 from imagegen.providers.registry import PROVIDERS
-from imagegen.providers.settings import EnvName
-from imagegen.steps.resource import PastedSha256, Strict
+from imagegen.providers.settings import EnvName, one_variable
+from imagegen.steps.resource import Fault, PastedSha256, Strict
 
 if TYPE_CHECKING:
     Cloud = str
@@ -203,6 +204,9 @@ class Signatures(Strict):
     )
 
 
+_WAYS: Final = "token_env, username_env with password_env, query_env or sign_in"
+
+
 class ArtifactCredentials(Strict):
     """The credentials for the downloads from one host, in environment variables of imagegen: a config has only the
     names of these."""
@@ -241,6 +245,24 @@ class ArtifactCredentials(Strict):
         "valid for the time of the build.",
         examples=[next(iter(PROVIDERS))],
     )
+
+    @pydantic.model_validator(mode="after")
+    def _one_way(self) -> Self:
+        pair = {"username_env": self.username_env, "password_env": self.password_env}
+        ways = [name for name in ("token_env", "query_env", "sign_in") if getattr(self, name)]
+        ways += ["username_env with password_env"] if any(pair.values()) else []
+        count = f"{len(ways)} ways to sign in: {', '.join(ways)}" if ways else "no way to sign in"
+        missing = next((name for name, value in pair.items() if not value), None)
+        return self.without(
+            Fault(len(ways) != 1, (), f"{self.host} has {count}", f"write one of {_WAYS}"),
+            Fault(
+                len(ways) == 1 and any(pair.values()) and missing,
+                (),
+                f"{self.host} has no {missing}",
+                f"add {missing}: basic authentication needs both",
+            ),
+            one_variable(self.username_env, self.password_env),
+        )
 
 
 class ArtifactPolicy(Strict):
@@ -294,3 +316,28 @@ class ArtifactPolicy(Strict):
     signatures: Signatures | None = pydantic.Field(
         default=None, description="Reject programs without a valid signature. Default: signatures are not checked."
     )
+
+    @pydantic.model_validator(mode="after")
+    def _hosts_are_consistent(self) -> Self:
+        policy = HostPolicy.of((), self.denied_hosts)
+        places = [(plain_host(one.host), one.path) for one in self.credentials]
+        return self.without(
+            *(
+                Fault(
+                    policy.is_denied(host),
+                    ("allowed_hosts", at),
+                    f"{host} is in artifacts.denied_hosts too, so nothing is downloaded from it",
+                    "remove it from one of the two lists",
+                )
+                for at, host in enumerate(self.allowed_hosts)
+            ),
+            *(
+                Fault(
+                    places[at] in places[:at],
+                    ("credentials", at, "host"),
+                    f"{one.host}{one.path or ''} is listed above",
+                    "leave one of them out, or give each the path of its files",
+                )
+                for at, one in enumerate(self.credentials)
+            ),
+        )

@@ -1,12 +1,14 @@
 """The sections of a config for a machine's first boot and for SSH."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import pydantic
 
-from imagegen.config.value_types import Version
+from imagegen.base.errors import InvalidValue
+from imagegen.catalog.facts import table
+from imagegen.config.value_types import FileName, Version
 from imagegen.providers.registry import PROVIDERS, part
-from imagegen.steps.resource import Strict
+from imagegen.steps.resource import Fault, Strict
 
 # cloudbase-init's name for a plugin or service: a Python class with its modules.
 ClassName = Annotated[
@@ -14,11 +16,45 @@ ClassName = Annotated[
 ]
 
 
-class Plugins(Strict):
+# The log of the unattended part of the first boot; a test compares it with the template.
+UNATTENDED_LOG: Final = "cloudbase-init-unattend.log"
+
+
+def _check_log(name: str) -> str:
+    if name.lower() == UNATTENDED_LOG:
+        raise InvalidValue(
+            f"the unattended part of cloudbase-init already logs to {UNATTENDED_LOG}",
+            "choose another name, for example first-boot.log",
+        )
+    return name
+
+
+class _ByCloud(Strict):
+    """Lists of cloudbase-init's classes. Some classes work only on one cloud."""
+
+    @pydantic.model_validator(mode="after")
+    def _work_there(self) -> Self:
+        known = table("cloudbase-init")["of_one_cloud"]
+        names = [(cloud, at, name.rpartition(".")[2]) for cloud, listed in self for at, name in enumerate(listed or ())]
+        return self.without(
+            *(
+                Fault(
+                    known[name]["cloud"] != cloud,
+                    (cloud, at),
+                    f"{name} works only on {known[name]['cloud']}, not on {cloud}",
+                    "leave it out",
+                )
+                for cloud, at, name in names
+                if name in known
+            )
+        )
+
+
+class Plugins(_ByCloud):
     """cloudbase-init's plugins on each cloud, in the order in which they run."""
 
 
-class Services(Strict):
+class Services(_ByCloud):
     """cloudbase-init's metadata services on each cloud. The first service that answers is used."""
 
 
@@ -49,7 +85,7 @@ if not TYPE_CHECKING:
 class Logging(Strict):
     """The logs of cloudbase-init."""
 
-    file: str = pydantic.Field(
+    file: Annotated[str, FileName, pydantic.AfterValidator(_check_log)] = pydantic.Field(
         default="cloudbase-init.log",
         description="The name of the log file, in the log folder of cloudbase-init.",
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?$",
@@ -73,7 +109,7 @@ class CloudbaseInit(Strict):
     version: Version = pydantic.Field(
         default="1.1.8", description='The version of cloudbase-init, in quotes: "1.1.8".', examples=["1.1.7"]
     )
-    user: str = pydantic.Field(
+    user: Annotated[str, FileName] = pydantic.Field(
         default="capi",
         description="The administrator that cloudbase-init creates.",
         pattern=r"^[a-z][a-z0-9_-]{0,19}$",
@@ -115,3 +151,14 @@ class Ssh(Strict):
     shell: Literal["powershell", "cmd"] = pydantic.Field(
         default="powershell", description="The shell of an SSH session.", examples=["cmd"]
     )
+
+    @pydantic.model_validator(mode="after")
+    def _has_that_version(self) -> Self:
+        return self.without(
+            Fault(
+                self.version and self.source != "zip",
+                ("version",),
+                "the capability of Windows has a fixed version",
+                "leave it out, or write source: zip",
+            )
+        )

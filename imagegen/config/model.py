@@ -20,12 +20,15 @@ from imagegen.config.value_types import (
     ImageRef,
     Line,
     Minutes,
+    ProgramName,
+    ProgramPath,
     RelativePath,
+    ScriptFile,
     StepOption,
     Version,
 )
 from imagegen.config.yaml import YamlPath
-from imagegen.steps.resource import Name, PastedSha256, Strict, WindowsPath
+from imagegen.steps.resource import Fault, Name, PastedSha256, Strict, refuse
 
 # Their names on the machine begin with two digits.
 _MOST_SCRIPTS: Final = 99
@@ -65,7 +68,7 @@ class Gmsa(Strict):
 class CredentialProvider(Strict):
     """A program from which kubelet gets the credentials of a registry."""
 
-    name: Name = pydantic.Field(
+    name: ProgramName = pydantic.Field(
         description="The program's name, without .exe.", examples=["registry-credential-provider"]
     )
     url: HttpsUrl = pydantic.Field(
@@ -101,7 +104,7 @@ class Executable(Strict):
     sha256: PastedSha256 | None = pydantic.Field(
         default=None, description="The sha256 that the file must have, in hexadecimal.", examples=["0" * 64]
     )
-    path: WindowsPath = pydantic.Field(
+    path: ProgramPath = pydantic.Field(
         description="The path of the program on the machine.", examples=["C:\\tools\\tool.exe"]
     )
 
@@ -115,7 +118,7 @@ def _check_argument(text: str) -> str:
 class Script(Strict):
     """A script of your own, with its arguments."""
 
-    file: RelativePath = pydantic.Field(
+    file: ScriptFile = pydantic.Field(
         description="A PowerShell file in the folder of the config.", examples=["harden.ps1"]
     )
     arguments: list[Annotated[Line, pydantic.AfterValidator(_check_argument)]] = pydantic.Field(
@@ -142,7 +145,7 @@ class Script(Strict):
 
 # A discriminated union, so that error messages are about the form that was used.
 AskedScript = Annotated[
-    Annotated[RelativePath, pydantic.Tag("(file)")] | Annotated[Script, pydantic.Tag("(section)")],
+    Annotated[ScriptFile, pydantic.Tag("(file)")] | Annotated[Script, pydantic.Tag("(section)")],
     pydantic.Discriminator(lambda given: "(file)" if isinstance(given, str) else "(section)"),
 ]
 
@@ -150,14 +153,14 @@ AskedScript = Annotated[
 class KubeadmScripts(Strict):
     """Scripts on the image that user data can call, in this order."""
 
-    pre: list[RelativePath] = pydantic.Field(
+    pre: list[ScriptFile] = pydantic.Field(
         default=[],
         description="Scripts to run before `kubeadm join`: PowerShell files in the folder of the config. On the "
         "machine they are in the folder pre-kubeadm of the install path, where user data calls them.",
         max_length=_MOST_SCRIPTS,
         examples=[["pre.ps1"]],
     )
-    post: list[RelativePath] = pydantic.Field(
+    post: list[ScriptFile] = pydantic.Field(
         default=[],
         description="Scripts to run after `kubeadm join`: PowerShell files in the folder of the config. On the "
         "machine they are in the folder post-kubeadm of the install path, where user data calls them.",
@@ -201,6 +204,16 @@ class Timeouts(Strict):
         description="Minutes for each copy of the image to another region, or for the replication to all of them.",
         examples=[480],
     )
+
+
+def _check_registries(items: list[RegistryCredentials]) -> list[RegistryCredentials]:
+    names = [item.registry for item in items]
+    repeated = [at for at, name in enumerate(names) if name in names[:at]]
+    refuse(
+        "list",
+        [Fault(True, (at, "registry"), f"{names[at]} is listed above", "leave one of them out") for at in repeated],
+    )
+    return items
 
 
 class ImageConfig(Strict):
@@ -247,10 +260,12 @@ class ImageConfig(Strict):
     image_tarballs: list[ImageTarball] = pydantic.Field(
         default=[], description="Container images to import from tarballs, without a registry."
     )
-    registry_credentials: list[RegistryCredentials] = pydantic.Field(
-        default=[],
-        description="The registries whose images need credentials. `imagegen lock` and the builder use them; the image "
-        "does not have them.",
+    registry_credentials: Annotated[list[RegistryCredentials], pydantic.AfterValidator(_check_registries)] = (
+        pydantic.Field(
+            default=[],
+            description="The registries whose images need credentials. `imagegen lock` and the builder use them; the "
+            "image does not have them.",
+        )
     )
     executables: list[Executable] = pydantic.Field(default=[], description="Programs of your own.")
     debug_tools: bool = pydantic.Field(

@@ -1,14 +1,17 @@
 """The sections of a config for the node: Windows, Kubernetes, the container runtime and the network."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import pydantic
 
-from imagegen.catalog.facts import table
+from imagegen.catalog.facts import limit_of, table
+from imagegen.config.checks import check_once, find_cni_faults, find_containerd_faults, find_kubelet_faults
 from imagegen.config.value_types import (
     DnsName,
     DockerVersion,
     Duration,
+    FileName,
     HttpsUrl,
     ImageRef,
     Kb,
@@ -17,11 +20,13 @@ from imagegen.config.value_types import (
     ProxyUrl,
     Registry,
     RelativePath,
+    TaggedImage,
+    TimeZone,
     Unproxied,
     Version,
 )
-from imagegen.providers.settings import EnvName
-from imagegen.steps.resource import PastedSha256, Strict
+from imagegen.providers.settings import EnvName, one_variable
+from imagegen.steps.resource import Fault, PastedSha256, Strict
 
 if TYPE_CHECKING:
     CniPlugin = str
@@ -56,7 +61,21 @@ class Updates(Strict):
     def _something(self) -> Self:
         if not self.categories and not self.kbs:
             raise ValueError("name categories or kbs: updates without either install nothing")
-        return self
+        only_kbs = "has no effect: without categories, only the updates in kbs are installed"
+        both = [
+            Fault(kb in self.kbs, ("exclude", at), f"{kb} is both in kbs and in exclude", "remove it from one of them")
+            for at, kb in enumerate(self.exclude)
+        ]
+        idle = [
+            Fault(
+                not self.categories and kb not in self.kbs,
+                ("exclude", at),
+                f"excluding {kb} {only_kbs}",
+                "leave it out, or set categories",
+            )
+            for at, kb in enumerate(self.exclude)
+        ]
+        return self.without(*both, *idle)
 
 
 class Windows(Strict):
@@ -70,7 +89,7 @@ class Windows(Strict):
     edition: Literal["core", "full"] = pydantic.Field(
         default="core", description="`core` has no desktop; `full` has one.", examples=["full"]
     )
-    time_zone: Line | None = pydantic.Field(
+    time_zone: TimeZone | None = pydantic.Field(
         default=None,
         description="The time zone, by its Windows name; with `_dstoff` at its end, without daylight saving time. "
         "Default: what Windows Setup chooses at a node's first boot.",
@@ -115,11 +134,34 @@ class Windows(Strict):
         examples=[["roots/example-root.pem"]],
     )
 
+    @pydantic.model_validator(mode="after")
+    def _has_edition_and_fixes(self) -> Self:
+        release, sets = table("windows")["releases"].get(self.release, {}), table("windows")["fix_sets"]
+        editions = release.get("editions", [self.edition])
+        fixes = [
+            Fault(
+                self.release not in sets[name]["releases"],
+                ("fixes", at),
+                f"the set {name} has no fix for Windows {self.release}",
+                f"remove it: it has fixes for {' and '.join(sets[name]['releases'])}",
+            )
+            for at, name in enumerate(self.fixes)
+        ]
+        return self.without(
+            Fault(
+                self.edition not in editions,
+                ("edition",),
+                f"{release.get('title')} has no edition {self.edition!r}",
+                f"choose {' or '.join(editions)}",
+            ),
+            *fixes,
+        )
+
 
 class ImageTarball(Strict):
     """A container image in a tarball."""
 
-    name: ImageRef = pydantic.Field(
+    name: TaggedImage = pydantic.Field(
         description="The name of the image in the tarball, with registry and tag: pods use it.",
         examples=["registry.example.com/team/app:1.4"],
     )
@@ -164,6 +206,10 @@ class Kubernetes(Strict):
         examples=["registry.example.com/pause:3.10.2"],
     )
 
+    @pydantic.model_validator(mode="after")
+    def _kubelet_knows(self) -> Self:
+        return self.without(*find_kubelet_faults(self))
+
 
 class Containerd(Strict):
     """containerd as container runtime."""
@@ -186,7 +232,9 @@ class Containerd(Strict):
         le=50,
         examples=[5],
     )
-    registry_mirrors: dict[Registry, list[HttpsUrl]] = pydantic.Field(
+    registry_mirrors: dict[
+        Annotated[Registry, FileName], Annotated[list[HttpsUrl], pydantic.AfterValidator(check_once)]
+    ] = pydantic.Field(
         default={},
         description="The mirrors of each registry. containerd tries them in this order, and then the registry.",
         examples=[{"docker.io": ["https://mirror.example.com/"]}],
@@ -198,6 +246,19 @@ class Containerd(Strict):
         max_length=20000,
         examples=["[debug]\nlevel = 'info'\n"],
     )
+
+    @pydantic.model_validator(mode="after")
+    def _has_its_settings(self) -> Self:
+        empty = [
+            Fault(
+                not mirrors,
+                ("registry_mirrors", registry),
+                f"{registry} has no mirror",
+                "add a mirror, or leave the registry out",
+            )
+            for registry, mirrors in self.registry_mirrors.items()
+        ]
+        return self.without(*empty, *find_containerd_faults(self))
 
 
 class Docker(Strict):
@@ -219,6 +280,23 @@ class Docker(Strict):
         description="The cri-dockerd version. Docker needs cri-dockerd from Kubernetes 1.24 on.",
         examples=["0.3.20"],
     )
+
+    @pydantic.model_validator(mode="after")
+    def _is_in_its_channel(self) -> Self:
+        return self.without(
+            Fault(
+                self.edition != "moby" and self.channel != "stable",
+                ("channel",),
+                f"channel has no effect with the edition {self.edition}",
+                "leave it out",
+            ),
+            Fault(
+                self.edition == "moby" and "-" in self.version and self.channel == "stable",
+                ("version",),
+                f"{self.version} is a preview, which the stable channel does not have",
+                "write channel: test",
+            ),
+        )
 
 
 class Runtime(Strict):
@@ -279,6 +357,10 @@ class Cni(Strict):
         examples=["3.31.0"],
     )
 
+    @pydantic.model_validator(mode="after")
+    def _fits_plugin(self) -> Self:
+        return self.without(*find_cni_faults(self))
+
 
 class Proxy(Strict):
     """The proxy of the machine and its programs, as machine-wide environment variables."""
@@ -325,6 +407,10 @@ class RegistryCredentials(Strict):
         examples=["REGISTRY_PASSWORD"],
     )
 
+    @pydantic.model_validator(mode="after")
+    def _two_variables(self) -> Self:
+        return self.without(one_variable(self.username_env, self.password_env))
+
 
 class HostNames(Strict):
     """The names that the cluster gives to machines of this image."""
@@ -349,3 +435,15 @@ class HostNames(Strict):
     dns_suffix: DnsName | None = pydantic.Field(
         default=None, description="The machines' primary DNS suffix.", examples=["nodes.example.com"]
     )
+
+    @pydantic.model_validator(mode="after")
+    def _is_valid_on_windows(self) -> Self:
+        limit = limit_of("host_name")
+        return self.without(
+            Fault(
+                self.longest and not re.search(limit["pattern"], self.longest),
+                ("longest",),
+                f"{self.longest} is not a valid host name: {limit['reason']}",
+                "write a valid name, for example win-md-0-x7k2p",
+            )
+        )

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pydantic
@@ -17,9 +17,13 @@ from imagegen.config.yaml import Document, Unquoted, YamlPath, short
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# A typing slip is one edit of a short name, and at most two of a longer one.
+# A typing slip is one wrong letter of a short name, and nearly two of a longer one, as difflib measures it.
 _SHORT_NAME: Final = 4
+_SHORT_SLIP: Final = 1.02
+_SLIP: Final = 1.9
+_LEAST_LIKENESS: Final = 0.65
 _WIDEST_LIST: Final = 200
+_SECONDS: Final = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
 # The keys of earlier versions, and what holds in their place.
 _REMOVED: Final[dict[YamlPath, str]] = {
     ("artifacts", "signatures", "msi_contents"): "imagegen no longer reads the files inside an MSI package: the "
@@ -99,7 +103,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return f"unknown {_noun(location)} {quoted(given)}", nearest(str(given), known)
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
             wanted = {"int_type": "an integer", "bool_type": "true or false", "list_type": "a list"}.get(kind, "a map")
-            return f"must be {wanted}, not {type_of(given)}", _hint_for_type(kind, given, known_keys(model, tried))
+            return f"must be {wanted}, not {type_of(given)}", _hint_for_type(kind, given, model, tried)
         case "greater_than_equal":
             return f"{given} is below the minimum of {context['ge']}", f"write {context['ge']} or more"
         case "less_than_equal":
@@ -114,7 +118,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return message[:1].lower() + message[1:], ""
 
 
-def _hint_for_type(kind: str, given: object, keys: Sequence[str]) -> str:
+def _hint_for_type(kind: str, given: object, model: type[pydantic.BaseModel], path: YamlPath) -> str:
     """What to write in place of a value of another type; empty if that cannot be told."""
     text = str(given)
     if kind == "bool_type" and text in _OLD_BOOLEANS:
@@ -124,9 +128,29 @@ def _hint_for_type(kind: str, given: object, keys: Sequence[str]) -> str:
     if kind == "list_type":
         return "write [{…}], or each item after a dash" if isinstance(given, dict) else ""
     if kind == "int_type":
-        number = re.match("[0-9]+", text)
-        return f"write {number[0]}" if number else ""
+        return _hint_for_number(text, _unit(model, path))
+    keys = known_keys(model, path)
     return f"write a map with keys such as {keys[0]}" if keys and kind != "bool_type" else ""
+
+
+def _hint_for_number(text: str, unit: str) -> str:
+    """The number in a text. A time is converted to the unit of the key."""
+    number = re.match("([0-9]{1,9}) ?([a-zA-Z]*)", text)
+    if number is None:
+        return ""
+    if unit not in _SECONDS:
+        return f"write {number[1]}" + (f" ({unit})" if unit else "")
+    given = next((one for one in _SECONDS if number[2] and one.startswith(number[2].lower())), unit)
+    amount, rest = divmod(int(number[1]) * _SECONDS[given], _SECONDS[unit])
+    return f"write {amount + bool(rest)} ({unit})"
+
+
+def _unit(model: type[pydantic.BaseModel], path: YamlPath) -> str:
+    """The unit of a key: the end of its name, or the first word of its description; empty if it has none."""
+    ends = {"_s": "seconds", "_days": "days", "_mb": "MB", "_gb": "GB"}
+    name = next((str(part) for part in reversed(path) if isinstance(part, str)), "")
+    word = _description(model, path).partition(" ")[0].lower()
+    return next((unit for end, unit in ends.items() if name.endswith(end)), word if word in _SECONDS else "")
 
 
 def _missing_hint(model: type[pydantic.BaseModel], path: YamlPath) -> str:
@@ -211,30 +235,15 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"known: {text}" if known else ""
 
 
-def closest(name: str, known: Sequence[str]) -> str | None:
+def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name that differs from `name` by a typing slip or by the order of its words; None if there is none."""
-    slips = 1 if len(name) <= _SHORT_NAME else 2
-    edits = {
-        other: _count_edits(name.lower(), other.lower()) for other in known if abs(len(other) - len(name)) <= slips
-    }
-    near = [other for other in edits if edits[other] <= slips]
-    same = [other for other in known if _words(other) == _words(name)]
-    return min(near, key=lambda other: edits[other], default=next(iter(same), None))
+    # Few configs have an unknown name, and importing this takes as long as reading a config.
+    import difflib
 
-
-def _count_edits(first: str, second: str) -> int:
-    """How many characters to insert, remove, replace or swap with their neighbour to turn one text into the other."""
-    # Two rows of the table are enough: texts from a config may be long, and many.
-    before: list[int] = []
-    above = list(range(len(second) + 1))
-    for i, left in enumerate(first, 1):
-        row = [i]
-        for j, right in enumerate(second, 1):
-            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
-            if i > 1 and j > 1 and (left, first[i - 2]) == (second[j - 2], right):
-                row[j] = min(row[j], before[j - 2] + 1)
-        before, above = above, row
-    return above[-1]
+    plain = {other.lower(): other for other in known}
+    slip = _SHORT_SLIP if len(name) <= _SHORT_NAME else _SLIP
+    near = difflib.get_close_matches(name.lower(), plain, 1, max(_LEAST_LIKENESS, 1 - slip / max(len(name), 1)))
+    return plain[near[0]] if near else next((other for other in plain.values() if _words(other) == _words(name)), None)
 
 
 def _words(name: str) -> list[str]:

@@ -10,7 +10,10 @@ from typing import Annotated, Final
 import pydantic
 
 from imagegen.base.errors import InvalidValue
-from imagegen.config.problems import quoted
+from imagegen.catalog.facts import table
+from imagegen.config.checks import check_file_name, check_program, check_program_folder
+from imagegen.config.problems import closest, quoted
+from imagegen.steps.resource import Name, WindowsPath
 
 _LONGEST_HOST: Final = 253
 _LONGEST_LABEL: Final = 63
@@ -32,7 +35,13 @@ DockerVersion = Annotated[
 ]
 Kb = Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]
 # A folder that command lines contain without quotes: it has no space.
-PlainFolder = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z]:(\\[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$")]
+PlainFolder = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=r"^[A-Z]:(\\[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$"),
+    pydantic.AfterValidator(check_program_folder),
+]
+ProgramPath = Annotated[WindowsPath, pydantic.AfterValidator(check_program)]
+FileName = pydantic.AfterValidator(check_file_name)
 # A path below the config's folder, with forward slashes. No part ends in a dot: Windows would drop it.
 _PART: Final = "[A-Za-z0-9_-]([A-Za-z0-9._-]*[A-Za-z0-9_-])?"
 
@@ -51,9 +60,46 @@ RelativePath = Annotated[
     str,
     pydantic.StringConstraints(pattern=rf"^{_PART}(/{_PART})*$", max_length=200),
     pydantic.BeforeValidator(_check_is_below),
+    FileName,
 ]
+
+
+def _check_script(file: str) -> str:
+    if not file.lower().endswith(".ps1"):
+        raise InvalidValue(
+            f"{file} is not a PowerShell file, so nothing on the machine would run it",
+            "write a file that ends with .ps1",
+        )
+    return file
+
+
+ScriptFile = Annotated[RelativePath, pydantic.AfterValidator(_check_script)]
+
+
+def _check_program_name(name: str) -> str:
+    if name.lower().endswith(".exe"):
+        raise InvalidValue(
+            f"imagegen adds .exe to the file, so its name would be {name}.exe", f"write {name.removesuffix('.exe')}"
+        )
+    return name
+
+
+ProgramName = Annotated[Name, pydantic.AfterValidator(_check_program_name), FileName]
 # One line of text, for an ini file, a TOML file or a registry value.
 Line = Annotated[str, pydantic.StringConstraints(pattern=r"^[ -~]+$", max_length=500)]
+
+
+def _check_time_zone(name: str) -> str:
+    zones = table("time-zones")
+    if name.removesuffix(zones["without_daylight"]) not in zones["names"]:
+        meant = closest(name, zones["names"])
+        list_them = "write a name that tzutil /l lists, for example W. Europe Standard Time, or UTC"
+        hint = f"did you mean {quoted(meant)}?" if meant else list_them
+        raise InvalidValue(f"Windows has no time zone {quoted(name)}", hint)
+    return name
+
+
+TimeZone = Annotated[Line, pydantic.AfterValidator(_check_time_zone)]
 
 
 def _check_duration(text: str) -> str:
@@ -222,6 +268,18 @@ ImageRef = Annotated[
     pydantic.AfterValidator(_check_image),
     pydantic.BeforeValidator(_check_has_registry),
 ]
+
+
+def _check_tagged(image: str) -> str:
+    if "@" in image:
+        raise InvalidValue(
+            f"{image} has a digest, but a tarball has only a tag",
+            "write the name and the tag that the tarball has; the lock pins the tarball by its sha256",
+        )
+    return image
+
+
+TaggedImage = Annotated[ImageRef, pydantic.AfterValidator(_check_tagged)]
 Unproxied = Annotated[
     str,
     pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.*:/-]+$", max_length=300),

@@ -42,7 +42,7 @@ from imagegen.fetch.lookup import (
 from imagegen.oci.registry import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
-from imagegen.settle.target_keys import errors_of
+from imagegen.settle.spec import errors_of
 from imagegen.trust.judge import SignaturePolicy, check_own_files
 from imagegen.trust.policy import find_unchecked, find_unsigned, merge_requests, unsigned_downloads
 from imagegen.trust.record import reject_wrong_signers

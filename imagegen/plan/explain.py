@@ -13,11 +13,11 @@ from imagegen.config.problems import closest, nearest
 from imagegen.config.reference import flow
 from imagegen.config.yaml import YamlPath, dotted
 from imagegen.plan.context import evaluate_steps
-from imagegen.settle.facts import Facts
-from imagegen.settle.spec import FACTS, Origin, Spec
+from imagegen.settle.facts import FACTS, Facts, Origin
+from imagegen.settle.spec import Spec
+from imagegen.steps.describe import field_notes
 from imagegen.steps.evaluate import ALWAYS, EvaluatedStep
 from imagegen.steps.model import Step
-from imagegen.steps.notes import field_notes
 
 STEPS = "steps"
 

@@ -46,10 +46,9 @@ from imagegen.plan.open_folders import find_open_folders
 from imagegen.plan.pins import pin_image
 from imagegen.plan.settings import stated_settings
 from imagegen.steps.evaluate import Draft, EvaluatedStep
-from imagegen.steps.kinds import KINDS
+from imagegen.steps.kinds import ENGINE_MODULE, KINDS
 from imagegen.steps.model import Step
 from imagegen.steps.resource import FIRST_BOOT, Resource
-from imagegen.steps.update import ENGINE_MODULE
 from imagegen.trust.policy import find_exempt, find_unchecked, plan_signatures, signature_requests
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import JsonObject, limit_of, table
-from imagegen.rules.rule import ERROR, Finding
+from imagegen.config.problems import closest
+from imagegen.rules.rule import ERROR, WARNING, Finding
 
 if TYPE_CHECKING:
     from imagegen.config.yaml import YamlPath
@@ -28,28 +28,29 @@ BASE_IMAGE_RELEASE: Final = (
     "registry fixes and container images are chosen for the Windows release in the config",
 )
 
+BUILD_REGION_PUBLISHED: Final = (
+    "build-region-published",
+    ERROR,
+    "publish.regions must not contain the build region",
+)
+WINRM_OPEN_TO_EVERYBODY: Final = (
+    "winrm-open-to-everybody",
+    WARNING,
+    "The builder's WinRM port should not be open to the whole internet",
+)
+TAG_NAME: Final = ("tag-name", ERROR, "A tag must not have a name that imagegen or the cloud uses itself")
+TAG_COUNT: Final = (
+    "tag-count",
+    ERROR,
+    "A resource must have at most as many tags as the cloud allows",
+    "the cloud rejects a resource with more",
+)
+REGION_KNOWN: Final = ("region-known", WARNING, "The catalogue should know the regions of the cloud")
 HYPER_V_SIZE: Final = (
     "hyper-v-size",
     ERROR,
     "windows.hyper_v: isolation requires sizes on which a hypervisor can start",
     "the hypervisor starts on the builder too: on another size no build shows that it does",
-)
-
-LICENCE_ACKNOWLEDGED: Final = (
-    "licence-acknowledged",
-    ERROR,
-    "Sharing a Windows image requires licence_acknowledged: true",
-)
-UNACKNOWLEDGED: Final = Finding(
-    ("publish", "sharing"),
-    "the Windows licence restricts sharing an image, and you are responsible for complying with it",
-    "read its terms and write licence_acknowledged: true, or leave sharing out",
-)
-NETWORK_FORM: Final = (
-    "network-form",
-    ERROR,
-    "Each of allowed_cidrs must be a network",
-    "an address with host bits is usually a typing error",
 )
 
 
@@ -72,14 +73,11 @@ def find_unknown_regions(provider: str, title: str, places: dict[YamlPath, str])
     known = table("regions")[provider]
     for path, region in places.items():
         if region not in known:
-            # Few configs have such a region, and importing this takes as long as reading a config.
-            import difflib
-
-            close = difflib.get_close_matches(region, known, n=1)
+            close = closest(region, known)
             yield Finding(
                 path,
                 f"unknown {title} region {region}: it is newer than the catalogue, or misspelled",
-                f"did you mean {close[0]}?" if close else "`imagegen catalog regions` lists them",
+                f"did you mean {close}?" if close else "`imagegen catalog regions` lists them",
             )
 
 
@@ -156,24 +154,3 @@ def find_open_networks(cidrs: Sequence[str]) -> list[Finding]:
         for index, cidr in enumerate(cidrs)
         if cidr.endswith("/0")
     ]
-
-
-def find_wrong_networks(cidrs: Sequence[str]) -> Iterator[Finding]:
-    """Find invalid networks in `network.allowed_cidrs`."""
-    for index, cidr in enumerate(cidrs):
-        path = ("network", "allowed_cidrs", index)
-        try:
-            network = ipaddress.IPv4Network(cidr, strict=False)
-        except ValueError:
-            yield Finding(
-                path,
-                f"{cidr} is not a network: an address has four numbers up to 255, and a prefix length is at most 32",
-                "write it as 198.51.100.0/24",
-            )
-        else:
-            if str(network) != cidr:
-                yield Finding(
-                    path,
-                    f"{cidr} is not a network: it is an address within {network}",
-                    f"write {network}, or {cidr.partition('/')[0]}/32 for one machine",
-                )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imagegen import pipeline
 from imagegen.base.errors import RefusedError
-from imagegen.config.compose import leading_path
+from imagegen.config.load import leading_path
 from imagegen.config.yaml import dotted
 from imagegen.plan import loading
 from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts, make_digests

@@ -1,14 +1,15 @@
 """Reads the example of a rule: a config that breaks the rule, its problems, and the nearest valid config.
 
-`make golden` writes the files from the cases of the rule in tests/rules/<id>; a test compares them.
+`make golden` writes the file from the cases in tests/rules, and a test compares both.
 """
 
 import dataclasses
+import functools
 import json
-import sys
 from pathlib import Path
+from typing import Any, Final
 
-from imagegen.rules.rule import Rule
+FILE: Final = Path(__file__).with_name("examples.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +36,13 @@ class Example:
         return {**dataclasses.asdict(self), "says": [dataclasses.asdict(problem) for problem in self.says]}
 
 
-def example_file(rule: Rule) -> Path:
-    """The file with the example of a rule, beside the rule's module."""
-    return Path(str(sys.modules[rule.module].__file__)).with_name("examples") / f"{rule.id}.json"
+def example_of(rule: str) -> Example:
+    """The example of a rule."""
+    data = _read_examples()[rule]
+    return Example(**{**data, "says": tuple(ExampleProblem(**problem) for problem in data["says"])})
 
 
-def example_of(rule: Rule) -> Example:
-    """Read the example of a rule."""
-    data = json.loads(example_file(rule).read_bytes())
-    configs = {name: "".join(f"{line}\n" for line in data[name]) for name in ("broken", "fine")}
-    return Example(**{**data, **configs, "says": tuple(ExampleProblem(**problem) for problem in data["says"])})
+@functools.cache
+def _read_examples() -> dict[str, dict[str, Any]]:
+    examples: dict[str, dict[str, Any]] = json.loads(FILE.read_bytes())
+    return examples

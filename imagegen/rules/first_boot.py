@@ -1,4 +1,4 @@
-"""The rules for the first boot: cloudbase-init's log, plugins and metadata services. Pure."""
+"""The rules for the first boot, and for the options of the operator's own steps. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import table
+from imagegen.config.problems import nearest
 from imagegen.config.yaml import YamlPath
-from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
+from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec
+
 
 _USER_DATA: Final = "UserDataPlugin"
 
@@ -22,8 +24,6 @@ _WINDOWS_OWN: Final = frozenset(
     }
 )
 
-# The log of the unattended part of the first boot; a test compares it with the template.
-UNATTENDED_LOG: Final = "cloudbase-init-unattend.log"
 
 # Settings that only these plugins read.
 _READ_BY: Final[dict[YamlPath, tuple[str, ...]]] = {
@@ -133,34 +133,6 @@ def first_boot_user(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-first_boot_log = simple_rule(
-    "first-boot-log",
-    ERROR,
-    "cloudbase_init.logging.file must not be a file to which cloudbase-init already logs",
-    lambda given: given.config.cloudbase_init.logging.file.lower() == UNATTENDED_LOG,
-    Finding(
-        ("cloudbase_init", "logging", "file"),
-        f"the unattended part of cloudbase-init already logs to {UNATTENDED_LOG}",
-        "choose another name, for example first-boot.log",
-    ),
-)
-
-
-@rule("first-boot-class-of-cloud", ERROR, "A class of one cloud must not be used on another")
-def first_boot_class_of_cloud(given: RuleInput) -> list[Finding]:
-    clouds = table("cloudbase-init")["of_one_cloud"]
-    return [
-        Finding(
-            (*path, index),
-            f"{name} works only on {clouds[name]['cloud']}, not on {path[-1]}",
-            "leave it out",
-        )
-        for path, listed in _lists(given)
-        for index, name in enumerate(class_name.rpartition(".")[2] for class_name in listed)
-        if name in clouds and clouds[name]["cloud"] != path[-1]
-    ]
-
-
 def _lists(given: RuleInput) -> list[tuple[YamlPath, list[str]]]:
     """The lists of plugins and metadata services in the config, with the cloud as the last part of the path."""
     cloudbase = given.config.cloudbase_init
@@ -172,14 +144,40 @@ def _lists(given: RuleInput) -> list[tuple[YamlPath, list[str]]]:
     ]
 
 
-ssh_version_of_zip = simple_rule(
-    "ssh-version-of-zip",
-    ERROR,
-    "ssh.version requires ssh.source: zip",
-    lambda given: given.config.ssh and given.config.ssh.version and given.config.ssh.source != "zip",
-    Finding(
-        ("ssh", "version"),
-        "the capability of Windows has a fixed version",
-        "leave it out, or write source: zip",
-    ),
+@rule(
+    "step-option-known", ERROR, "step_options must name options that your own steps declare, with values of their type"
 )
+def step_option_known(given: RuleInput) -> Iterator[Finding]:
+    all_options = given.config.step_options
+    steps = given.steps() if all_options else {}
+    for name, options in all_options.items():
+        if name not in steps:
+            yield Finding(("step_options", name), f"unknown step {name!r}", nearest(name, sorted(steps)))
+            continue
+        declared = steps[name].meta.options
+        for option, value in options.items():
+            path = ("step_options", name, option)
+            if option not in declared:
+                yield Finding(
+                    path,
+                    f"the step {name} has no option {option!r}",
+                    nearest(option, sorted(declared)) if declared else "leave it out: this step has no options",
+                )
+            elif not declared[option].accepts(value):
+                kind, example = declared[option].type, declared[option].example
+                yield Finding(path, f"the option must have the type {kind}", f"for example {example!r}")
+
+
+@rule("step-option-required", ERROR, "step_options must set every option that has no default")
+def step_option_required(given: RuleInput) -> list[Finding]:
+    all_options = given.config.step_options
+    return [
+        Finding(
+            ("steps_path",),
+            f"the step {name} requires the option {option!r}: {declared.description}",
+            f"write step_options: {{{name}: {{{option}: {declared.example!r}}}}}",
+        )
+        for name, step in (given.steps() if given.config.steps_path else {}).items()
+        for option, declared in step.meta.options.items()
+        if declared.default is None and option not in all_options.get(name, {})
+    ]

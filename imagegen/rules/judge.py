@@ -5,48 +5,10 @@ from collections.abc import Collection
 
 from imagegen.base.errors import Problem
 from imagegen.providers.registry import parts
-from imagegen.rules import (
-    artifacts,
-    credentials,
-    docker,
-    first_boot,
-    images,
-    network,
-    nodes,
-    places,
-    private_downloads,
-    registries,
-    runtime,
-    signatures,
-    ssh,
-    steps,
-    storage,
-    versions,
-    windows,
-    wins,
-)
+from imagegen.rules import downloads, first_boot, network, nodes, versions
 from imagegen.rules.rule import Rule, RuleInput
 
-_MODULES = (
-    versions,
-    windows,
-    nodes,
-    wins,
-    ssh,
-    places,
-    runtime,
-    docker,
-    network,
-    storage,
-    credentials,
-    private_downloads,
-    registries,
-    first_boot,
-    images,
-    steps,
-    artifacts,
-    signatures,
-)
+_MODULES = (versions, nodes, network, first_boot, downloads)
 
 
 def all_rules() -> tuple[Rule, ...]:

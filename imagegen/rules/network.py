@@ -1,11 +1,9 @@
 """The rules for the network of pods, for host names and for proxies. Pure."""
 
 import ipaddress
-import re
 from collections.abc import Iterator
-from typing import Final
 
-from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, numbers, table
+from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 
@@ -16,90 +14,6 @@ def _plugin(given: RuleInput) -> JsonObject:
 
 def _is_overlay(given: RuleInput) -> bool:
     return is_overlay(given.config.cni.plugin, given.config.cni.mode)
-
-
-@rule("cni-key-taken", ERROR, "The CNI plugin must use each key of cni")
-def cni_key_taken(given: RuleInput) -> Iterator[Finding]:
-    row = _plugin(given)
-    for key, value in given.config.cni:
-        if key != "plugin" and value is not None and key not in row["takes"]:
-            users = [name for name, other in table("cni")["plugins"].items() if key in other["takes"]]
-            yield Finding(
-                ("cni", key),
-                f"{key} has no effect without a plugin: {row['title']}"
-                if given.config.cni.plugin == "none"
-                else f"{row['title']} does not use {key}",
-                f"leave it out, or choose one of {', '.join(users)}",
-            )
-
-
-@rule("cni-overlay-key", ERROR, "Keys for overlay networks require an overlay network")
-def cni_overlay_key(given: RuleInput) -> list[Finding]:
-    row = _plugin(given)
-    return [
-        Finding(
-            ("cni", key),
-            f"{key} is for overlay networks, and {row['title']} in mode {given.config.cni.mode or row['default_mode']} "
-            "sets up none",
-            f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}",
-        )
-        for key, value in given.config.cni
-        if value is not None and key in row.get("overlay_only", ()) and not _is_overlay(given)
-    ]
-
-
-@rule(
-    "cni-version-named",
-    ERROR,
-    "cni.version is required where the catalogue has no version of the plugin",
-    why="imagegen cannot choose a version",
-)
-def cni_version_named(given: RuleInput) -> Iterator[Finding]:
-    row = _plugin(given)
-    if given.config.cni.version is None and row["newest"] is None and "version" in row["takes"]:
-        yield Finding(("cni", "plugin"), f"the catalogue has no version of {row['title']}", "set cni.version")
-
-
-@rule("cni-policy-version", ERROR, "cni.policy_version requires cni.policy")
-def cni_policy_version(given: RuleInput) -> Iterator[Finding]:
-    cni = given.config.cni
-    if cni.policy_version is not None and cni.policy is None:
-        path = ("cni", "policy_version")
-        yield Finding(path, "nothing enforces policies beside the plugin", "leave it out, or write policy: calico")
-
-
-@rule("cni-mode-of-plugin", ERROR, "cni.mode must be one of the plugin's modes")
-def cni_mode_of_plugin(given: RuleInput) -> Iterator[Finding]:
-    row, mode = _plugin(given), given.config.cni.mode
-    if mode is not None and row["modes"] and mode not in row["modes"]:
-        yield Finding(
-            ("cni", "mode"),
-            f"{row['title']} has no mode {mode}",
-            f"choose {' or '.join(row['modes'])}, or leave it out",
-        )
-
-
-@rule(
-    "calico-version",
-    ERROR,
-    "Calico's version must be one whose parts for Windows are known",
-    why="its images for HostProcess pods begin with 3.27, and imagegen knows the programs of the archives up to 3.33",
-)
-def calico_version(given: RuleInput) -> Iterator[Finding]:
-    cni, known = given.config.cni, table("cni")["calico"]
-    is_plugin, services = cni.plugin == "calico", known["services"]
-    key = "version" if is_plugin else "policy_version"
-    version: str | None = getattr(cni, key)
-    if version is None or not (is_plugin or cni.policy):
-        return
-    first = next(iter(known["images"]))
-    if is_plugin and cni.mode != "vxlan":
-        if numbers(version) < numbers(first):
-            message = f"Calico {version} has no images for HostProcess pods"
-            yield Finding(("cni", key), message, f"choose {first} or later, or cni.mode: vxlan")
-    elif not numbers(services["since"]) <= numbers(version) < numbers(services["before"]):
-        message = f"imagegen does not know the programs in the archive of Calico {version}"
-        yield Finding(("cni", key), message, f"choose {services['since']} or later, and before {services['before']}")
 
 
 @rule(
@@ -184,36 +98,6 @@ def cni_version_published(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-CNI_ON_WINDOWS: Final = (
-    rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")(
-        lambda given: _verdict(given, "refused")
-    ),
-    rule("cni-windows-untested", WARNING, "The CNI plugin should be tested on the Windows release")(
-        lambda given: _verdict(given, "untested")
-    ),
-)
-
-
-def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
-    release = given.config.windows.release
-    known_release, plugin = table("windows")["releases"].get(release), _plugin(given)
-    if known_release is None or given.config.cni.plugin == "none":
-        return
-    unknown = f"the catalogue does not say whether {plugin['title']} runs on {known_release['title']}"
-    row = plugin["windows"].get(release, {"verdict": "untested", "reason": unknown})
-    if row["verdict"] == verdict:
-        tested = [
-            name
-            for name, other in table("cni")["plugins"].items()
-            if name != "none" and other["windows"].get(release, {}).get("verdict") == "tested"
-        ]
-        yield Finding(
-            ("cni", "plugin"),
-            row["reason"],
-            f"tested on this release: {', '.join(tested)}" if tested else "choose another release",
-        )
-
-
 @rule("overlay-on-release", ERROR, "Overlay networks must work on the Windows release")
 def overlay_on_release(given: RuleInput) -> Iterator[Finding]:
     windows = table("windows")
@@ -224,21 +108,6 @@ def overlay_on_release(given: RuleInput) -> Iterator[Finding]:
             f"overlay networks do not work on this release: {row['reason']}",
             "choose another release, or a plugin without an overlay network",
         )
-
-
-@rule("overlay-vni", ERROR, "Windows must support the VNI of the overlay network")
-def overlay_vni(given: RuleInput) -> Iterator[Finding]:
-    vxlan, vni = table("cni")["vxlan"], given.config.cni.vni
-    if vni is not None and _is_overlay(given) and vni < vxlan["vni_at_least"]:
-        yield Finding(("cni", "vni"), vxlan["reason"], f"choose {vxlan['vni_at_least']} or more")
-
-
-@rule("overlay-port", ERROR, "Windows must support the UDP port of the overlay network")
-def overlay_port(given: RuleInput) -> Iterator[Finding]:
-    vxlan, port = table("cni")["vxlan"], given.config.cni.port
-    # A plugin without the key vni implements its own overlay, where any port works.
-    if port is not None and _is_overlay(given) and "vni" in _plugin(given)["takes"] and port != vxlan["port"]:
-        yield Finding(("cni", "port"), vxlan["reason"], f"choose {vxlan['port']}, or leave it out")
 
 
 @rule("host-name-length", ERROR, "The longest host name must be short enough for Windows and the cloud")
@@ -265,17 +134,6 @@ def host_name_length(given: RuleInput) -> Iterator[Finding]:
             path,
             f"it has {length} characters: {netbios['reason']}, so two machines may get the same name",
             "shorten the names, or write netbios_compatible: false",
-        )
-
-
-@rule("host-name-form", ERROR, "The longest host name must be valid on Windows")
-def host_name_form(given: RuleInput) -> Iterator[Finding]:
-    longest, limit = given.config.host_names.longest, limit_of("host_name")
-    if longest is not None and not re.search(limit["pattern"], longest):
-        yield Finding(
-            ("host_names", "longest"),
-            f"{longest} is not a valid host name: {limit['reason']}",
-            "write a valid name, for example win-md-0-x7k2p",
         )
 
 

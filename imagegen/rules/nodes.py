@@ -1,31 +1,21 @@
-"""The rules for HostProcess containers, wins, kubelet and paths on the machine. Pure."""
+"""The rules for the node: HostProcess containers, wins, kubelet, SSH, storage, and paths on the machine. Pure."""
 
-import fnmatch
-import re
-from collections.abc import Iterator, Mapping
+from __future__ import annotations
+
+import ntpath
+from collections.abc import Iterator
 from typing import Final
 
+from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import find_row, minor, numbers, paths, stock_paths, table
+from imagegen.catalog.products import find_product
+from imagegen.config.checks import lies_at
 from imagegen.config.model import ImageConfig
-from imagegen.config.yaml import YamlPath
+from imagegen.config.yaml import YamlPath, parse_yaml
 from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 # https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 _GATE: Final = "WindowsHostProcessContainers"
-# https://pkg.go.dev/time#ParseDuration
-_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
-_DURATION: Final = re.compile(rf"-?(?:{_DURATION_PART.pattern})+")
-_NANOSECONDS: Final = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 6e10, "h": 3.6e12}
-_MOST_NANOSECONDS: Final = float(2**63 - 1)
-
-# The flags that kubelet's start script sets; a test compares them with the script.
-OWN_FLAGS: Final = frozenset(
-    {
-        *("windows-service", "cert-dir", "config", "bootstrap-kubeconfig", "kubeconfig"),
-        *("container-runtime-endpoint", "cgroups-per-qos", "enforce-node-allocatable", "resolv-conf"),
-        "volume-plugin-dir",
-    }
-)
 
 
 HOST_PROCESS: Final = (
@@ -149,154 +139,6 @@ WINS: Final = (
 )
 
 
-@rule("kubelet-flag-of-imagegen", ERROR, "kubelet_flags must not set what imagegen sets itself")
-def kubelet_flag_of_imagegen(given: RuleInput) -> Iterator[Finding]:
-    for flag in given.config.kubernetes.kubelet_flags:
-        path = ("kubernetes", "kubelet_flags", flag)
-        if flag in OWN_FLAGS:
-            yield Finding(
-                path,
-                f"kubelet's start script sets --{flag} itself, and the node depends on that value",
-                "leave it out",
-            )
-        elif flag == "feature-gates":
-            yield Finding(
-                path,
-                "feature gates have their own key",
-                "write them under kubernetes.feature_gates",
-            )
-
-
-@rule(
-    "kubelet-flag-of-one-node",
-    ERROR,
-    "kubelet_flags must not set a name or address: each node has its own",
-    why="the flags are part of the image, and every node that starts from it has them",
-)
-def kubelet_flag_of_one_node(given: RuleInput) -> list[Finding]:
-    flags = given.config.kubernetes.kubelet_flags
-    return [
-        Finding(
-            ("kubernetes", "kubelet_flags", flag),
-            f"every node of this image would have --{flag}={flags[flag]}",
-            "write it in the user data, under nodeRegistration: docs/operator-guide.md, Name and address of a node",
-        )
-        for flag in ("hostname-override", "node-ip", "provider-id")
-        # An address of zeros only says which family kubelet prefers.
-        if flag in flags and flags[flag].strip("0.:")
-    ]
-
-
-@rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")
-def kubelet_flag_known(given: RuleInput) -> list[Finding]:
-    """Flags that are not in the catalogue are not checked."""
-    version, flags = minor(given.config.kubernetes.version), table("kubelet")["flags"]
-    return [
-        Finding(
-            ("kubernetes", "kubelet_flags", flag),
-            f"kubelet {version} exits with an error: --{flag} exists only up to {flags[flag]['last']}",
-            "leave it out",
-        )
-        for flag in given.config.kubernetes.kubelet_flags
-        if flag in flags and numbers(version) > numbers(flags[flag]["last"])
-    ]
-
-
-@rule("kubelet-flag-duration", ERROR, "A duration in kubelet_flags must not exceed the maximum of Go")
-def kubelet_flag_duration(given: RuleInput) -> Iterator[Finding]:
-    """Go stores nanoseconds in 64 bits, and kubelet exits with an error for longer ones."""
-    for flag, value in given.config.kubernetes.kubelet_flags.items():
-        duration = sum(float(number) * _NANOSECONDS[unit] for number, unit in _DURATION_PART.findall(value))
-        if _DURATION.fullmatch(value) and duration > _MOST_NANOSECONDS:
-            yield Finding(
-                ("kubernetes", "kubelet_flags", flag),
-                f"{value} exceeds Go's maximum duration, and kubelet exits with an error",
-                f"write at most {int(_MOST_NANOSECONDS / _NANOSECONDS['h'])}h",
-            )
-
-
-@rule("feature-gate-known", ERROR, "kubelet of this Kubernetes must know the feature gate and accept its value")
-def feature_gate_known(given: RuleInput) -> Iterator[Finding]:
-    """Feature gates that are not in the catalogue are not checked."""
-    gates, version = table("kubelet")["feature_gates"], minor(given.config.kubernetes.version)
-    if find_row(table("kubernetes")["minors"], given.config.kubernetes.version) is None:
-        return
-    for gate, on in given.config.kubernetes.feature_gates.items():
-        row, path = gates.get(gate), ("kubernetes", "feature_gates", gate)
-        if row is None:
-            continue
-        first, last, locked = (numbers(row[key] or "") for key in ("first", "last", "locked"))
-        exits = f"and kubelet {version} exits with `unrecognized feature gate`"
-        if first and numbers(version) < first:
-            yield Finding(
-                path,
-                f"{gate} does not exist before {row['first']}, {exits}",
-                f"leave it out, or choose Kubernetes {row['first']} or later",
-            )
-        elif last and numbers(version) > last:
-            yield Finding(path, f"{gate} does not exist after {row['last']}, {exits}", "leave it out")
-        elif locked and not on and numbers(version) >= locked:
-            yield Finding(
-                path,
-                f"{gate} cannot be disabled from {row['locked']} on: kubelet {version} exits with an error",
-                "leave it out",
-            )
-
-
-# These set every feature gate of their stage that has no key of its own, in any order.
-_TOGGLES: Final = {"alpha": "AllAlpha", "beta": "AllBeta"}
-
-
-@rule("feature-gate-needs", ERROR, "An enabled feature gate requires the feature gates on which it depends")
-def feature_gate_needs(given: RuleInput) -> Iterator[Finding]:
-    """kubelet checks it from 1.35 on, and enables many feature gates by default."""
-    gates, version = given.config.kubernetes.feature_gates, minor(given.config.kubernetes.version)
-    if not gates:
-        return
-    missing: dict[str, list[str]] = {}
-    for row in table("kubelet")["gate_needs"]:
-        applies = numbers(row["first"]) <= numbers(version) <= numbers(row["last"] or version)
-        if applies and _is_on(row["gate"], gates, version) and not _is_on(row["needs"], gates, version):
-            missing.setdefault(row["needs"], []).append(row["gate"])
-    for needed, dependents in missing.items():
-        exits = f"and kubelet {version} exits with an error"
-        decides = _deciding_key(needed, gates, version)
-        if decides == needed:
-            yield Finding(
-                ("kubernetes", "feature_gates", needed),
-                f"{' and '.join(dependents)} {'require' if dependents[1:] else 'requires'} {needed}, "
-                f"which is false, {exits}",
-                f"write {' and '.join(f'{gate}: false' for gate in dependents)} too, or leave {needed} out",
-            )
-            continue
-        off = f"which {decides}: false disables" if decides else "which is disabled by default"
-        for gate in dependents:
-            key = _deciding_key(gate, gates, version)
-            instead = "" if key == gate else f" or {gate}: false"
-            yield Finding(
-                ("kubernetes", "feature_gates", key or decides),
-                f"{gate}{'' if key == gate else ' is enabled and'} requires {needed}, {off}, {exits}",
-                f"write {needed}: true{instead} too, or leave {key or decides} out",
-            )
-
-
-def _is_on(gate: str, gates: Mapping[str, bool], version: str) -> bool:
-    if key := _deciding_key(gate, gates, version):
-        return gates[key]
-    since = table("kubelet")["gate_defaults"][gate]["on_since"]
-    return since is not None and numbers(since) <= numbers(version)
-
-
-def _deciding_key(gate: str, gates: Mapping[str, bool], version: str) -> str:
-    """The key that enables or disables a gate: its own, or that of its stage; empty where the default applies."""
-    if gate in gates:
-        return gate
-    stages = table("kubelet")["gate_defaults"][gate]["stages"]
-    # For minors that are newer than the catalogue, the newest known stage is the best guess.
-    toggle = _TOGGLES.get(stages.get(version) or stages[max(stages, key=numbers)], "")
-    return toggle if toggle in gates else ""
-
-
 @rule("install-path-of-its-own", ERROR, "The install path must be a folder that nothing else uses")
 def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
     """Only SYSTEM and administrators have access to it, which would lock out users of another folder."""
@@ -319,39 +161,6 @@ def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
 
 def is_inside(inner: str, outer: str) -> bool:
     return f"{inner}\\".lower().startswith(f"{outer}\\".lower())
-
-
-@rule("on-the-images-drive", ERROR, "Files of the image must be on drive C:")
-def on_the_images_drive(given: RuleInput) -> list[Finding]:
-    return [
-        Finding(
-            path,
-            f"an image contains only drive C:, and {place[:2]} would differ on each machine",
-            "choose a path on C:",
-        )
-        for path, place in program_places(given)
-        if not place.startswith("C:")
-    ]
-
-
-@rule("outlives-sealing", ERROR, "A path must not be in a folder that sealing deletes")
-def outlives_sealing(given: RuleInput) -> list[Finding]:
-    return [
-        Finding(path, f"sealing the image deletes {deleted}", "choose a path outside this folder")
-        for path, place in program_places(given)
-        for deleted in table("layout")["deleted_by_sealing"]
-        if lies_at(place, deleted)
-    ]
-
-
-def lies_at(place: str, pattern: str) -> bool:
-    """Whether a path matches the pattern, or is inside a folder that matches it."""
-    parts, patterns = place.lower().split("\\"), pattern.lower().split("\\")
-    # Most patterns are plain words, and each would be compiled.
-    return len(parts) >= len(patterns) and all(
-        fnmatch.fnmatchcase(part, own) if "*" in own else part == own
-        for part, own in zip(parts, patterns, strict=False)
-    )
 
 
 def program_places(given: RuleInput) -> list[tuple[YamlPath, str]]:
@@ -400,3 +209,281 @@ def ansible_carries_roles(given: RuleInput) -> Iterator[Finding]:
             "there is no role before or after the steps, so nothing reads the section",
             "write a role to before or after, or leave the section out",
         )
+
+
+_POLICY: Final = ("wins", "policy")
+
+
+@rule("wins-has-a-pipe", ERROR, "wins must have the named pipe that pods connect to")
+def wins_has_a_pipe(given: RuleInput) -> Iterator[Finding]:
+    wins, before = given.config.wins, table("wins")["before"]
+    if wins and numbers(wins.version) >= numbers(before):
+        yield Finding(
+            ("wins", "version"),
+            f"wins has no named pipe from {before} on, so it starts no program for pods, such as kube-proxy or flannel",
+            f"choose a version before {before}",
+        )
+
+
+@rule("wins-has-programs", ERROR, "wins must have at least one program to start")
+def wins_has_programs(given: RuleInput) -> Iterator[Finding]:
+    """An empty list would allow every program."""
+    config = given.config
+    facts = next((spec.facts.wins for spec in given.specs.values()), None)
+    if config.wins and not config.wins.policy and facts is not None and not facts.programs:
+        yield Finding(
+            ("wins",),
+            f"with kube_proxy: {config.kube_proxy} and cni.plugin: {config.cni.plugin}, no program of imagegen needs "
+            "wins",
+            "leave wins out, or name your programs in wins.policy",
+        )
+
+
+@rule(
+    "wins-policy",
+    ERROR,
+    "wins.policy must name the programs that pods may start",
+    why="wins starts every program, as SYSTEM, if it finds no list",
+)
+def wins_policy(given: RuleInput) -> Iterator[Finding]:
+    wins = given.config.wins
+    spec = next(iter(given.specs.values()), None)
+    file = spec.own_files.get("wins.policy") if spec else None
+    if wins is None or file is None or spec is None or spec.facts.wins is None:
+        return
+    key = spec.facts.wins.white_list
+    try:
+        content = parse_yaml(file.data, str(wins.policy)).data
+    except ConfigError as error:
+        found = "; ".join(problem.message for problem in error.problems) or error.message
+        yield Finding(_POLICY, f"{wins.policy} cannot be read: {found}", error.hint or "write it as YAML")
+        return
+    listed = content.get(key) if isinstance(content, dict) else None
+    programs = listed.get("processPaths") if isinstance(listed, dict) else None
+    if not isinstance(programs, list) or not programs:
+        yield Finding(
+            _POLICY,
+            f"{wins.policy} has no list {key}.processPaths, without which wins {wins.version} starts every program",
+            f"write {key}, and below it processPaths with at least one program",
+        )
+        return
+    for program in programs:
+        if not isinstance(program, str) or not ntpath.splitdrive(program)[0] or not ntpath.isabs(program):
+            yield Finding(
+                _POLICY,
+                f"{wins.policy} has the program {program!r}, which is not an absolute path, so no pod can start it",
+                'write its whole path, for example "C:\\\\k\\\\kube-proxy\\\\kube-proxy.exe"',
+            )
+    upgrade = content.get("upgrade")
+    if spec.facts.wins.replaces_itself and (not isinstance(upgrade, dict) or upgrade.get("mode") != "none"):
+        yield Finding(
+            _POLICY,
+            f"{wins.policy} lets wins {wins.version} replace its own program by another one",
+            "write upgrade: {mode: none}",
+        )
+    pipe = table("wins")["pipe"]
+    if content.get("listen", pipe) != pipe:
+        yield Finding(
+            _POLICY,
+            f"{wins.policy} has the pipe {content['listen']!r}, but the wins in pods connects to {pipe}",
+            "leave listen out",
+        )
+
+
+_KEYS_PLUGIN: Final = "SetUserSSHPublicKeysPlugin"
+
+
+@rule("ssh-keys-plugin", WARNING, "A plugin of cloudbase-init should write the keys of the metadata for the SSH server")
+def ssh_keys_plugin(given: RuleInput) -> Iterator[Finding]:
+    """Only where the cloud's own list has it."""
+    clouds = table("cloudbase-init")["clouds"]
+    for provider in given.providers if given.config.ssh else ():
+        listed = getattr(given.config.cloudbase_init.plugins, provider)
+        usual = next((name for name in clouds[provider]["plugins"] if name.endswith(f".{_KEYS_PLUGIN}")), None)
+        if listed is not None and usual is not None and usual not in listed:
+            yield Finding(
+                ("cloudbase_init", "plugins", provider),
+                f"without {_KEYS_PLUGIN}, only keys of the user data log in to the SSH server",
+                f"add {usual}",
+            )
+
+
+@rule("ssh-version-known", ERROR, "An archive of Win32-OpenSSH must have a known address")
+def ssh_version_known(given: RuleInput) -> Iterator[Finding]:
+    ssh, known = given.config.ssh, table("openssh")["tags"]
+    if ssh is None or ssh.source != "zip" or not ssh.version or "ssh_source_url" in given.config.overrides:
+        return
+    if not any(ssh.version in (version, version.partition("p")[0]) for version in known):
+        yield Finding(
+            ("ssh", "version"),
+            f"imagegen knows no public archive of Win32-OpenSSH {ssh.version}",
+            f"set overrides.ssh_source_url, or choose one of {', '.join(known)}",
+        )
+
+
+@rule("ssh-source-of-zip", ERROR, "overrides.ssh_source_url requires ssh.source: zip")
+def ssh_source_of_zip(given: RuleInput) -> Iterator[Finding]:
+    ssh = given.config.ssh
+    if ssh and ssh.source != "zip" and "ssh_source_url" in given.config.overrides:
+        yield Finding(
+            ("overrides", "ssh_source_url"),
+            "the server comes from Windows itself, so this archive would not be used",
+            "write ssh.source: zip, or leave it out",
+        )
+
+
+@rule(
+    "ssh-from-windows-update",
+    WARNING,
+    "A builder that reaches only your own hosts should take the SSH server from a zip",
+)
+def ssh_from_windows_update(given: RuleInput) -> Iterator[Finding]:
+    ssh, policy = given.config.ssh, given.config.artifacts
+    is_closed = policy.mirror or policy.allowed_hosts
+    release = given.config.windows.release
+    if ssh and ssh.source == "capability" and is_closed and release not in table("openssh")["installed"]:
+        yield Finding(
+            ("ssh",),
+            f"Windows Server {release} gets its SSH server from Windows Update, not from your hosts",
+            "write source: zip",
+        )
+
+
+_ANOTHER_FOLDER: Final = "choose another folder, for example C:\\tools"
+
+
+@rule("not-the-systems-own", ERROR, "Programs must not be in folders of Windows")
+def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
+    layout, of_clouds = table("layout"), table("machines")["systems_own"]
+    systems_own = [*layout["systems_own"], *(path for cloud in given.providers for path in of_clouds[cloud]["paths"])]
+    for path, place in program_places(given):
+        own = next((owned for owned in systems_own if lies_at(place, owned)), None)
+        own = own or next((folder for folder in layout["system_folders"] if place.lower() == folder.lower()), None)
+        # The rule install-path-of-its-own reports an install path in these folders.
+        is_reported = path[0] != "executables" and own in (*layout["system_folders"], "C:\\Windows")
+        if own and not is_reported:
+            yield Finding(
+                path,
+                f"{own} belongs to Windows, which may change, hide or delete its files",
+                _ANOTHER_FOLDER,
+            )
+
+
+# Programs of other software may be in these folders of imagegen.
+_SHARED: Final = ("kubernetes", "containerd", "cni_bin")
+
+
+@rule("not-the-images-own", ERROR, "Programs must not be in folders whose content imagegen or the node makes")
+def not_the_images_own(given: RuleInput) -> Iterator[Finding]:
+    """The rule same-place-twice reports imagegen's own files, and not-the-systems-own those of Windows."""
+    layout = {**paths(), "kubernetes": given.config.kubernetes.install_path}
+    inside = table("layout")["own_folders"].items()
+    folders = [folder for folder in layout.values() if not is_inside(folder, "C:\\Windows")]
+    closed = [folder for name, folder in layout.items() if name not in _SHARED and folder in folders]
+    closed += [f"{layout[name]}\\{folder}" for name, own in inside for folder in own]
+    places = {path: place for path, place in program_places(given) if path[0] == "executables"}
+    for path, place in places.items():
+        if place in table("layout")["system_folders"]:
+            continue
+        others = [other for at, other in places.items() if at != path and other.lower() != place.lower()]
+        if owned := next((folder for folder in closed if is_inside(place, folder)), None):
+            yield Finding(path, f"the content of {owned} is made by imagegen or by the node", _ANOTHER_FOLDER)
+        elif inner := next((one for one in [*folders, *others] if is_inside(one, place)), None):
+            same = inner.lower() == place.lower()
+            yield Finding(path, f"{place} is a folder{'' if same else f', which has {inner}'}", "add a file name")
+
+
+@rule("name-of-its-own", ERROR, "An image must not have the name of a folder that imagegen uses below --out")
+def name_of_its_own(given: RuleInput) -> Iterator[Finding]:
+    if given.config.name in table("layout")["output_folders"]:
+        yield Finding(
+            ("name",),
+            f"imagegen uses the folder {given.config.name} below --out",
+            f"choose another name, for example {given.config.name}-image",
+        )
+
+
+@rule("csi-proxy-known", ERROR, "csi-proxy must have a program, and an address where it is published")
+def csi_proxy_known(given: RuleInput) -> Iterator[Finding]:
+    csi_proxy, product = given.config.csi_proxy, find_product("csi-proxy")
+    version = csi_proxy and csi_proxy.version
+    if not version or product is None:
+        return
+    path, known, before = ("csi_proxy", "version"), product.default["version"], product.range["before"]
+    if numbers(version) >= numbers(before):
+        yield Finding(
+            path,
+            f"csi-proxy has no program from {before} on: it is a library of the storage drivers",
+            f"choose an older version, or leave csi_proxy out. Version with a public archive: {known}",
+        )
+    elif version != known and "csi_proxy_url" not in given.config.overrides and not given.config.artifacts.mirror:
+        yield Finding(
+            path,
+            f"imagegen knows no public archive of csi-proxy {version}",
+            f"set overrides.csi_proxy_url or artifacts.mirror, or leave the version out for {known}",
+        )
+
+
+@rule("csi-proxy-kubernetes", ERROR, "Kubernetes must support csi-proxy")
+def csi_proxy_kubernetes(given: RuleInput) -> Iterator[Finding]:
+    product, version = find_product("csi-proxy"), given.config.kubernetes.version
+    first = product.range["kubernetes"] if product else version
+    if given.config.csi_proxy is not None and numbers(minor(version)) < numbers(first):
+        yield Finding(
+            ("csi_proxy",),
+            f"csi-proxy needs Kubernetes {first} or later, and this is {minor(version)}",
+            "leave csi_proxy out",
+        )
+
+
+@rule(
+    "csi-proxy-beside-host-process",
+    WARNING,
+    "csi-proxy should be used only on nodes without HostProcess containers, or for drivers that connect to its pipes",
+)
+def csi_proxy_beside_host_process(given: RuleInput) -> Iterator[Finding]:
+    if given.config.csi_proxy is not None and not find_lack_of_host_process(given.config):
+        yield Finding(
+            ("csi_proxy",),
+            "the node supports HostProcess containers, in which newer storage drivers run without csi-proxy",
+            "leave csi_proxy out, unless a driver of your cluster connects to its pipes",
+        )
+
+
+_FLAGS: Final = ("image-credential-provider-bin-dir", "image-credential-provider-config")
+
+
+@rule("credential-providers-kubernetes", ERROR, "kubelet of this Kubernetes must support credential providers")
+def credential_providers_kubernetes(given: RuleInput) -> Iterator[Finding]:
+    first, version = table("kubelet")["credential_providers"][0]["first"], minor(given.config.kubernetes.version)
+    if given.config.credential_providers and numbers(version) < numbers(first):
+        yield Finding(
+            ("credential_providers",),
+            f"kubelet supports credential providers from Kubernetes {first} on, and this is {version}",
+            "leave credential_providers out",
+        )
+
+
+@rule(
+    "credential-providers-enabled", ERROR, "The feature gate of credential providers must not be disabled beside them"
+)
+def credential_providers_enabled(given: RuleInput) -> Iterator[Finding]:
+    gates = {row["gate"] for row in table("kubelet")["credential_providers"]} - {None}
+    for gate in sorted(gates):
+        if given.config.credential_providers and given.config.kubernetes.feature_gates.get(gate) is False:
+            yield Finding(
+                ("kubernetes", "feature_gates", gate),
+                f"without {gate}, kubelet ignores credential_providers",
+                "leave the feature gate out",
+            )
+
+
+@rule("credential-provider-flags", ERROR, "kubelet_flags must not replace the flags of credential_providers")
+def credential_provider_flags(given: RuleInput) -> Iterator[Finding]:
+    for flag in _FLAGS:
+        if given.config.credential_providers and flag in given.config.kubernetes.kubelet_flags:
+            yield Finding(
+                ("kubernetes", "kubelet_flags", flag),
+                f"credential_providers sets --{flag}, and kubelet would use only this value",
+                "leave the flag out, or leave credential_providers out",
+            )

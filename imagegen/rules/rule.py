@@ -50,14 +50,13 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One rule. Its test cases are in tests/rules/<id>, and examples/<id>.json beside its module has one of them."""
+    """One rule. Its test cases are in tests/rules/<id>.yml, and examples.json has one pair of them."""
 
     id: str
     severity: str
     summary: str
     """The requirement, or the recommendation where the rule only warns."""
     checks: tuple[Callable[[RuleInput], Iterable[Finding]], ...]
-    module: str
     why: str = ""
     """The reason, where the messages do not give it."""
 
@@ -66,7 +65,7 @@ def rule(
     identifier: str, severity: str, summary: str, why: str = ""
 ) -> Callable[[Callable[[RuleInput], Iterable[Finding]]], Rule]:
     """A decorator that makes a rule of a function."""
-    return lambda check: Rule(identifier, severity, summary, (check,), check.__module__, why)
+    return lambda check: Rule(identifier, severity, summary, (check,), why)
 
 
 def simple_rule(
@@ -78,7 +77,6 @@ def simple_rule(
         severity,
         summary,
         (lambda given: [finding] if is_broken(given) else [],),
-        is_broken.__module__,
     )
 
 
@@ -100,7 +98,7 @@ class TargetRule(Generic[S]):
                         for finding in check(cast("Spec[S]", spec)):
                             yield dataclasses.replace(finding, path=("targets", name, *finding.path))
 
-            return Rule(identifier, severity, summary, (check_targets,), check.__module__, why)
+            return Rule(identifier, severity, summary, (check_targets,), why)
 
         return make_rule
 
@@ -108,5 +106,4 @@ class TargetRule(Generic[S]):
         self, identifier: str, severity: str, summary: str, is_broken: Callable[[S], object], finding: Finding
     ) -> Rule:
         """Like `simple_rule`; the path of the finding is relative to the target."""
-        rule = self(identifier, severity, summary)(lambda spec: [finding] if is_broken(spec.settings) else [])
-        return dataclasses.replace(rule, module=is_broken.__module__)
+        return self(identifier, severity, summary)(lambda spec: [finding] if is_broken(spec.settings) else [])

@@ -5,38 +5,54 @@ if the catalogue does not know a version, the values that depend on it are None,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import ntpath
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic
 
 from typing_extensions import TypeVar
 
+from imagegen.base.errors import ImagegenError
 from imagegen.catalog.docker import find_client, least_api
-from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, table
+from imagegen.catalog.facts import (
+    JsonObject,
+    catalogue_text,
+    find_row,
+    is_overlay,
+    minor,
+    numbers,
+    provider_text,
+    table,
+)
 from imagegen.catalog.products import find_products
 from imagegen.settle.facts import (
+    FACTS,
     AgentConfig,
+    CatalogueValue,
+    CniArchive,
+    CniFile,
     CredentialProviderApi,
     ExcludedPorts,
     Facts,
+    HnsValue,
     HotFix,
     HyperV,
+    Origin,
     Ports,
     RestrictedAddress,
+    TrustedCertificate,
     Updates,
     Wins,
+    fact,
+    find_origin,
 )
-from imagegen.settle.folders import settle_folders
-from imagegen.settle.network import settle_kube_proxy, settle_link_local_routes, settle_network
-from imagegen.settle.trust import certificate_key, settle_trust
-from imagegen.settle.values import FACTS as FACTS
-from imagegen.settle.values import CatalogueValue as CatalogueValue
-from imagegen.settle.values import Origin as Origin
-from imagegen.settle.values import fact, find_origin
 from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     import pydantic
 
     from imagegen.config.model import ImageConfig
@@ -44,9 +60,9 @@ if TYPE_CHECKING:
     from imagegen.config.yaml import Document, YamlPath
     from imagegen.providers.settings import TargetSettings
 
+
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
 Model = TypeVar("Model", bound="pydantic.BaseModel")
-_SHOWN_AS_TEXT: Final = (HyperV, Updates, AgentConfig, RestrictedAddress, Ports, CredentialProviderApi, Wins)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
@@ -182,17 +198,14 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
             # What the release itself needs stays: a set may have an older opinion.
             made = HotFix(fix["key"], fix["name"], fix["data"], f"of the set {name}, since the update {fix['since']}")
             fixes.setdefault((fix["key"], fix["name"]), made)
-    origin = find_origin("windows", release, row.get("source"))
-    yield fact("windows_build", row.get("build"), origin)
-    origin = find_origin("windows", release, rows[0]["source"] if rows else None)
-    yield fact("hot_fixes", tuple(fixes.values()), origin)
+    yield fact("windows_build", row.get("build"), find_origin("windows", release, row.get("source")))
+    yield fact("hot_fixes", tuple(fixes.values()), find_origin("windows", release, rows[0]["source"] if rows else None))
     image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(settings.provider, {})
     if "sku" in image:
         named = {"offer": image["offer"], "sku": image["sku"][str(getattr(settings, "generation", "2"))]}
     else:
         named = {"name": image.get("name")}
     offered = None if None in named.values() else named
-    origin = find_origin("windows", release, image.get("source"))
     yield CatalogueValue(
         ("targets", target, "base_image"), offered, find_origin("windows", release, image.get("source"))
     )
@@ -209,8 +222,7 @@ def _hyper_v(config: ImageConfig) -> Iterator[CatalogueValue]:
     gate: JsonObject = table("kubelet")["feature_gates"][name]
     has_gate = runtime.docker and numbers(minor(config.kubernetes.version)) <= numbers(gate["last"])
     found = HyperV(builds if isolates else (), name if isolates and has_gate else "")
-    origin = find_origin("windows", config.windows.release, host.get("source"))
-    yield fact("hyper_v", found, origin)
+    yield fact("hyper_v", found, find_origin("windows", config.windows.release, host.get("source")))
 
 
 def _updates(config: ImageConfig) -> CatalogueValue:
@@ -247,17 +259,22 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
         find_origin("kubernetes", f"since {row['minor']}", row["source"]),
     )
     nssm = table("kubernetes")["nssm"]
-    origin = find_origin("kubernetes", "nssm", nssm["source"])
-    yield fact("nssm", nssm["version"], origin)
+    yield fact("nssm", nssm["version"], find_origin("kubernetes", "nssm", nssm["source"]))
     scripts = table("debug-tools")
     yield fact("debug_tools", scripts["commit"], find_origin("debug-tools", "commit", scripts["source"]["commit"]))
-    origin = find_origin("debug-tools", "checks_commit", scripts["source"]["checks_commit"])
-    yield fact("node_checks", scripts["checks_commit"], origin)
+    yield fact(
+        "node_checks",
+        scripts["checks_commit"],
+        find_origin("debug-tools", "checks_commit", scripts["source"]["checks_commit"]),
+    )
     version = numbers(config.kubernetes.version)
     rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
     api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None
-    origin = find_origin("kubelet", f"since {rows[-1]['first']}", rows[-1]["source"]) if rows else Origin("catalogue")
-    yield fact("credential_provider_api", api, origin)
+    yield fact(
+        "credential_provider_api",
+        api,
+        find_origin("kubelet", f"since {rows[-1]['first']}", rows[-1]["source"]) if rows else Origin("catalogue"),
+    )
 
 
 def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -270,8 +287,7 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     least = {minor(one): numbers(one) for one in pins["since"]}
     version = containerd.version if containerd else ""
     known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
-    origin = find_origin("containerd", "pins_images", pins["source"])
-    yield fact("containerd_pins_images", known, origin)
+    yield fact("containerd_pins_images", known, find_origin("containerd", "pins_images", pins["source"]))
     scrubs = table("containerd")["scrubs_logs"]
     has_option = bool(version) and numbers(version) >= numbers(scrubs["since"])
     yield fact("containerd_scrubs_logs", has_option, find_origin("containerd", "scrubs_logs", scrubs["source"]))
@@ -280,8 +296,9 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
 def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
     docker = config.runtime.docker
     api = docker and least_api(docker.version, find_client(config.kubernetes.version, docker.cri_dockerd))
-    origin = find_origin("docker", docker.version if docker else "", "lower" if api else None)
-    yield fact("docker_least_api", api, origin)
+    yield fact(
+        "docker_least_api", api, find_origin("docker", docker.version if docker else "", "lower" if api else None)
+    )
 
 
 def _default_versions(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -309,14 +326,17 @@ def _wins(config: ImageConfig) -> CatalogueValue:
 def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     rows: JsonObject = table("machines").get("gmsa_plugin", {})
     row: JsonObject | None = rows.get(provider)
-    origin = find_origin("machines", provider, row["source"] if row else None)
     if config.gmsa is not None:
         # A config has one version for all its targets.
         newest = next(iter(rows.values()))
         yield CatalogueValue(
             ("gmsa", "version"), newest["newest"], find_origin("machines", "gmsa_plugin", newest["source"])
         )
-    yield fact("gmsa_plugin", row["product"] if row and config.gmsa else None, origin)
+    yield fact(
+        "gmsa_plugin",
+        row["product"] if row and config.gmsa else None,
+        find_origin("machines", provider, row["source"] if row else None),
+    )
 
 
 def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -340,8 +360,7 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     agent = table("machines").get("first_boot_agent", {}).get(provider)
     # The step's template ends the last line.
     found = agent and AgentConfig(agent["path"], provider_text(provider, agent["file"]).removesuffix("\n"))
-    origin = find_origin("machines", provider, agent["source"] if agent else None)
-    yield fact("first_boot_agent", found, origin)
+    yield fact("first_boot_agent", found, find_origin("machines", provider, agent["source"] if agent else None))
     version, source = config.cloudbase_init.version, cloudbase["source"]["product"]
     yield fact(
         "cloudbase_init_product",
@@ -354,12 +373,15 @@ def _ports(provider: str) -> Iterator[CatalogueValue]:
     ports = table("ports")
     dynamic, general = ports["dynamic"], ports["excluded"]
     own: list[JsonObject] | None = ports["excluded_on"].get(provider)
-    origin = find_origin("ports", "dynamic", dynamic["source"])
-    yield fact("dynamic_ports", Ports(dynamic["start"], dynamic["count"]), origin)
-    origin = find_origin("ports", "excluded", general[0]["source"])
-    yield fact("excluded_ports", _excluded(general), origin)
-    origin = find_origin("ports", provider, own[0]["source"] if own else None)
-    yield fact("excluded_ports_on_cloud", _excluded(own) if own else None, origin)
+    yield fact(
+        "dynamic_ports", Ports(dynamic["start"], dynamic["count"]), find_origin("ports", "dynamic", dynamic["source"])
+    )
+    yield fact("excluded_ports", _excluded(general), find_origin("ports", "excluded", general[0]["source"]))
+    yield fact(
+        "excluded_ports_on_cloud",
+        _excluded(own) if own else None,
+        find_origin("ports", provider, own[0]["source"] if own else None),
+    )
 
 
 def _excluded(rows: list[JsonObject]) -> tuple[ExcludedPorts, ...]:
@@ -375,8 +397,7 @@ def _restricted_address(config: ImageConfig, settings: TargetSettings) -> Catalo
     services = () if _is_since(config, "joins_as_system") else (table("cloudbase-init")["service_account"],)
     members = (*services, *settings.restricted_address_users)
     found = row and RestrictedAddress(row["address"], tuple(row["ports"]), row["group"], row["rule"], members)
-    origin = find_origin("machines", settings.provider, row["source"] if row else None)
-    return fact("restricted_address", found, origin)
+    return fact("restricted_address", found, find_origin("machines", settings.provider, row["source"] if row else None))
 
 
 def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
@@ -390,9 +411,217 @@ def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
 def _since(name: str, config: ImageConfig, what: str) -> CatalogueValue:
     """Whether this Kubernetes minor is one of those that can do something, which begin with a row of the catalogue."""
     row = table("kubernetes")["since"][what]
-    origin = find_origin("kubernetes", f"since {row['minor']}", row["source"])
-    return fact(name, _is_since(config, what), origin)
+    return fact(name, _is_since(config, what), find_origin("kubernetes", f"since {row['minor']}", row["source"]))
 
 
 def _is_since(config: ImageConfig, what: str) -> bool:
     return numbers(config.kubernetes.version) >= numbers(table("kubernetes")["since"][what]["minor"])
+
+
+def settle_folders(config: ImageConfig) -> Iterator[CatalogueValue]:
+    layout = table("layout")
+    install_path, top = config.kubernetes.install_path, tuple(layout["closed_folders"])
+    closed = (*top, *_folders_above([install_path], (*top, *layout["closed_by_windows"])))
+    origin = find_origin("layout", "closed_folders", layout["source"]["closed_folders"])
+    yield fact("closed_folders", closed, origin)
+    programs = [program.path for program in config.executables]
+    others = _folders_above(programs, (*closed, install_path, *layout["closed_by_windows"]))
+    yield fact("program_folders", others, origin)
+
+
+def _folders_above(paths: Iterable[str], closed: Iterable[str]) -> tuple[str, ...]:
+    """The folders above these paths that are neither closed nor Windows' own, outermost first, each once."""
+    whole = [folder.lower() for folder in closed]
+    found: dict[str, str] = {}
+    for path in paths:
+        above = ntpath.dirname(path)
+        chain = []
+        while above != ntpath.dirname(above):
+            chain.append(above)
+            above = ntpath.dirname(above)
+        for folder in reversed(chain):
+            if not any(f"{folder.lower()}\\".startswith(f"{one}\\") for one in whole) and not _is_windows_own(folder):
+                found.setdefault(folder.lower(), folder)
+    return tuple(found.values())
+
+
+def _is_windows_own(folder: str) -> bool:
+    return folder.lower() in {one.lower() for one in table("layout")["system_folders"]}
+
+
+def settle_network(config: ImageConfig) -> Iterator[CatalogueValue]:
+    cni, known = config.cni, table("cni")
+    plugin = known["plugins"].get(cni.plugin) or known["plugins"]["none"]
+    origin = find_origin("cni", cni.plugin, plugin["source"])
+    yield CatalogueValue(("cni", "version"), plugin["newest"], origin)
+    yield CatalogueValue(("cni", "mode"), plugin.get("default_mode"), origin)
+    mode = cni.mode or plugin.get("default_mode")
+    if "vni" in plugin["takes"] and is_overlay(cni.plugin, mode):
+        vxlan = known["vxlan"]
+        yield CatalogueValue(("cni", "vni"), vxlan["vni_at_least"], find_origin("cni", "vxlan", vxlan["source"]))
+    services = known["kube_proxy"]["files"] if config.kube_proxy == "service" else ()
+    rows = [*plugin.get("files", ()), *services, *(known["calico"]["files"] if cni.policy else ())]
+    # Several of them may start services.
+    files = tuple(dict.fromkeys(_cni_file(row) for row in rows if mode in row.get("modes", (mode,))))
+    yield fact("cni_files", files, origin)
+    archive = plugin.get("archive")
+    found = archive and CniArchive(archive["product"], tuple(archive["programs"]))
+    yield fact("cni_archive", found, origin)
+    values = tuple(HnsValue(name, data) for name, data in plugin.get("hns_values", {}).items())
+    yield fact("hns_values", values, origin)
+    named = plugin.get("programs", {})
+    programs = tuple(named.get(mode or "any", ()))
+    yield fact("cni_programs", programs, origin)
+    row = known["cni_plugins"]
+    version = (cni.version or plugin["newest"]) if plugin.get("is_cni_plugins") else row["version"]
+    yield fact("cni_plugins", version if programs else None, find_origin("cni", "cni_plugins", row["source"]))
+    yield from _settle_calico(config, mode)
+    row = known["wincni"]
+    commit = row["commit"] if cni.plugin == "wincni" else None
+    yield fact("wincni", commit, find_origin("cni", "wincni", row["source"]))
+    row = known["flannel_plugin"]
+    version = row["version"] if cni.plugin == "flannel" else None
+    yield fact("flannel_plugin", version, find_origin("cni", "flannel_plugin", row["source"]))
+    yield _overlay_port(config, mode)
+    name = plugin.get("network", {}).get(mode or "any")
+    name = name and name.format(vni=cni.vni or known["vxlan"]["vni_at_least"])
+    yield fact("pod_network", name, find_origin("cni", cni.plugin, plugin["source"]))
+    api = known["api_versions"]
+    version = api["containerd" if config.runtime.containerd else "docker"] if files else None
+    yield fact("cni_api_version", version, find_origin("cni", "api_versions", api["source"]))
+
+
+def _overlay_port(config: ImageConfig, mode: str | None) -> CatalogueValue:
+    """The UDP port of an overlay network, which the config may name."""
+    row = table("cni")["vxlan"]
+    port = (config.cni.port or row["port"]) if is_overlay(config.cni.plugin, mode) else None
+    return fact("overlay_port", port, find_origin("cni", "vxlan", row["source"]))
+
+
+def _settle_calico(config: ImageConfig, mode: str | None) -> Iterator[CatalogueValue]:
+    """In HostProcess pods the image has Calico's images only."""
+    cni, known = config.cni, table("cni")
+    newest, row = known["plugins"]["calico"]["newest"], known["calico"]
+    origin = find_origin("cni", "calico", row["source"])
+    if cni.policy:
+        yield CatalogueValue(("cni", "policy_version"), newest, origin)
+    version, images = cni.version or newest, []
+    is_plugin = cni.plugin == "calico"
+    if is_plugin and mode == "hostprocess":
+        registries = [host for since, host in row["images"].items() if numbers(version) >= numbers(since)]
+        # A rule refuses a version without images.
+        images = [f"{host}/{name}:v{version}" for host in registries[-1:] for name in row["names"]]
+    listed = [*config.windows.container_images, *config.images, *(tarball.name for tarball in config.image_tarballs)]
+    known_images = {str(ImageName.parse(name)) for name in listed}
+    yield fact("cni_images", [name for name in images if str(ImageName.parse(name)) not in known_images], origin)
+    backend = "vxlan" if is_plugin and mode == "vxlan" else "none" if cni.policy else None
+    version = cni.policy_version or newest if cni.policy else version
+    yield fact("calico_version", version if backend else None, origin)
+    yield fact("calico_backend", backend, origin)
+
+
+def settle_kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
+    """Nothing but for a service: the cluster configures any other."""
+    cni, plugins = config.cni, table("cni")["plugins"]
+    plugin = plugins.get(cni.plugin) or plugins["none"]
+    mode = cni.mode or plugin.get("default_mode")
+    rows = table("kubernetes")["kube_proxy_gates"]
+    gates = [row for row in rows if numbers(config.kubernetes.version) < numbers(row["on_since"])]
+    asked = config.kube_proxy == "service"
+    yield fact(
+        "kube_proxy_gates",
+        tuple(row["gate"] for row in gates) if asked else (),
+        find_origin("kubernetes", "kube_proxy_gates", rows[0]["source"]),
+    )
+    origin = find_origin("cni", cni.plugin, plugin["source"])
+    yield fact("has_source_address", (asked and is_overlay(cni.plugin, mode)) or None, origin)
+    yield fact("asks_source_address", asked and cni.plugin == "none", origin)
+
+
+def settle_link_local_routes(provider: str) -> CatalogueValue:
+    """The addresses of the cloud that a network of pods hides."""
+    row = table("machines").get("link_local_routes", {}).get(provider)
+    return fact(
+        "link_local_routes",
+        tuple(row["addresses"]) if row else (),
+        find_origin("machines", provider, row["source"] if row else None),
+    )
+
+
+def _cni_file(row: JsonObject) -> CniFile:
+    """A file of a plugin. If only one cloud has the plugin, the file is beside the cloud's tables."""
+    text = row.get("text")
+    return CniFile(row["name"], row["folder"], text and catalogue_text(text))
+
+
+ROOT: Final = "Root"
+PUBLISHER: Final = "TrustedPublisher"
+_ROOTS: Final = ("windows", "trusted_roots")
+_OWN_SCRIPTS: Final = ("artifacts", "signatures", "own_scripts")
+# Windows Server's own policy runs these scripts too, unless the base image has another one.
+_ANY_SCRIPT: Final = "-ExecutionPolicy Bypass "
+
+
+def settle_trust(
+    config: ImageConfig, document: Document, roots: Sequence[GivenCertificate]
+) -> Iterator[CatalogueValue]:
+    """The facts about certificates and signed scripts."""
+    signatures = config.artifacts.signatures
+    all_signed = signatures is not None and signatures.own_scripts is not None
+    yield fact("certificates", tuple(_trusted(ROOT, one) for one in roots), _origin(document, _ROOTS))
+    yield fact("all_signed", all_signed, _origin(document, _OWN_SCRIPTS))
+    yield fact("script_policy", "" if all_signed else _ANY_SCRIPT, _origin(document, _OWN_SCRIPTS))
+
+
+def with_publishers(spec: Spec, publishers: Sequence[GivenCertificate]) -> Spec:
+    """The spec of an image whose Windows runs only signed scripts: those of these publishers."""
+    trusting = _with_certificates(spec, PUBLISHER, publishers)
+    return dataclasses.replace(trusting, facts=dataclasses.replace(trusting.facts, all_signed=True, script_policy=""))
+
+
+def with_authorities(spec: Spec) -> Spec:
+    """The spec of an image whose machine downloads from hosts that need the certificates of artifacts.ca."""
+    known = {one.thumbprint for one in spec.facts.certificates}
+    return _with_certificates(spec, ROOT, [one for one in spec.authorities if one.thumbprint not in known])
+
+
+def _with_certificates(spec: Spec, store: str, added: Sequence[GivenCertificate]) -> Spec:
+    certificates = spec.facts.certificates
+    facts = dataclasses.replace(spec.facts, certificates=(*certificates, *(_trusted(store, one) for one in added)))
+    files = {certificate_key(number): one.file for number, one in enumerate(added, len(certificates))}
+    return dataclasses.replace(spec, facts=facts, own_files={**spec.own_files, **files})
+
+
+def certificate_key(number: int) -> str:
+    """The key under which steps find the bytes of a certificate, by its place in `facts.certificates`."""
+    return f"facts.certificates[{number}]"
+
+
+def _trusted(store: str, certificate: GivenCertificate) -> TrustedCertificate:
+    return TrustedCertificate(store, certificate.thumbprint, certificate.subject)
+
+
+def _origin(document: Document, path: YamlPath) -> Origin:
+    if path not in document.lines:
+        return Origin("default")
+    place = document.place(path)
+    return Origin("file" if place.line else "set", str(place))
+
+
+def with_keys_of(spec: Spec, text: str) -> str:
+    """A provider's text with the keys of this target.
+
+    A provider names them as those of the target that has its cloud's name, and a config may call its target otherwise.
+    """
+    return text.replace(f"targets.{spec.provider}", f"targets.{spec.target}")
+
+
+@contextlib.contextmanager
+def errors_of(spec: Spec) -> Iterator[None]:
+    """Within it, errors name the keys of this target."""
+    try:
+        yield
+    except ImagegenError as error:
+        error.message, error.hint = with_keys_of(spec, error.message), with_keys_of(spec, error.hint)
+        error.details = tuple(with_keys_of(spec, line) for line in error.details)
+        raise

@@ -19,10 +19,9 @@ from imagegen.config.yaml import Document, YamlPath
 from imagegen.fetch.request import ArtifactRequest, Override, TakenFile, make_url
 from imagegen.inspect.members import file_name, is_program
 from imagegen.steps import release_record
-from imagegen.steps.kinds import KINDS
+from imagegen.steps.kinds import ENGINE_MODULE, KINDS
 from imagegen.steps.model import ArtifactMeta, Step
 from imagegen.steps.resource import FIRST_BOOT, ArtifactForm
-from imagegen.steps.update import ENGINE_MODULE
 
 ALWAYS = "always"
 """The reason of a step without a `when`."""

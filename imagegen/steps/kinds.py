@@ -8,11 +8,116 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 import pydantic
 
-from imagegen.steps.certificate import Certificate
-from imagegen.steps.firewall import Firewall
 from imagegen.steps.resource import ArtifactForm, ImageDigest, Name, Resource, Sha256, Strict, WindowsPath
-from imagegen.steps.update import POWERSHELL as POWERSHELL
-from imagegen.steps.update import BundledFile, Text, Update
+
+POWERSHELL: Final = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
+Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
+ENGINE_MODULE: Final = "common.psm1"
+"""The module of the engine that scripts on a node can use too. Every bundle has it."""
+BundledFile = Annotated[str, pydantic.StringConstraints(pattern=r"^(common\.psm1|files/[a-z0-9-]+/[A-Za-z0-9._-]+)$")]
+
+
+class WantedKb(Strict):
+    """An update by its number. A cumulative update brings a revision of Windows, which later ones replace."""
+
+    kb: Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]
+    ubr: Annotated[int, pydantic.Field(ge=0)] | None = None
+
+
+class UpdateCode(Strict):
+    """What a code of Windows Update means."""
+
+    code: Annotated[str, pydantic.StringConstraints(pattern=r"^0x[0-9a-f]{8}$")]
+    means: Text
+
+
+_Guid = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$")]
+# What is in quotes on netsh's command line.
+_Quoted = Annotated[str, pydantic.StringConstraints(pattern=r"^[!#-~]*$")]
+
+
+class Update(Resource):
+    """Windows updates, installed by Windows Update in as many rounds as the step has, with a restart after each."""
+
+    outlives_sealing: ClassVar[bool] = False
+    name: Name
+    source: BundledFile
+    sha256: Sha256
+    rounds: Annotated[int, pydantic.Field(ge=1, le=10)]
+    categories: list[_Guid] = []
+    kbs: list[WantedKb] = []
+    exclude: list[Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]] = []
+    proxy: Annotated[_Quoted, pydantic.StringConstraints(min_length=1)] | None = None
+    """As netsh takes it for WinHTTP. Set for the time of a round."""
+    bypass: _Quoted = ""
+    codes: list[UpdateCode] = []
+    """What codes of Windows Update mean, for the message of a failure."""
+
+    @pydantic.model_validator(mode="after")
+    def _wants_something(self) -> Self:
+        if not self.categories and not self.kbs:
+            raise ValueError("must have categories or kbs")
+        return self
+
+    @property
+    def may_restart(self) -> bool:
+        return True
+
+    def needs(self) -> tuple[str, ...]:
+        return (POWERSHELL,)
+
+
+Thumbprint = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-F]{40}$")]
+
+
+class Certificate(Resource):
+    """A certificate in a store of the machine: of a root that Windows trusts, or of a publisher whose scripts run."""
+
+    store: Literal["Root", "TrustedPublisher"]
+    thumbprint: Thumbprint
+    """The SHA-1 of the certificate, by which Windows finds it."""
+    subject: Text
+    """For people: the thumbprint decides."""
+    sha256: Sha256
+    """Of the certificate, which is the whole file."""
+    source: BundledFile
+    """The certificate as DER."""
+
+    @property
+    def label(self) -> str:
+        return rf"{self.store}\{self.thumbprint}"
+
+
+def _check_ports(text: str) -> str:
+    first, last = (int(port) for port in text.split("-"))
+    if not 1 <= first < last <= 65535:
+        raise ValueError("must be two ports from 1 to 65535, the smaller one first")
+    return text
+
+
+# A discriminated union, so that an error message is about the form that was used.
+Ports = Annotated[
+    Annotated[int, pydantic.Field(ge=1, le=65535), pydantic.Tag("(port)")]
+    | Annotated[
+        str,
+        pydantic.StringConstraints(pattern=r"^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$"),
+        pydantic.AfterValidator(_check_ports),
+        pydantic.Tag("(range)"),
+    ],
+    pydantic.Discriminator(lambda given: "(range)" if isinstance(given, str) else "(port)"),
+]
+
+
+class Firewall(Resource):
+    """A firewall rule for one port, or for several in a row (30000-32767), in every profile."""
+
+    name: Name
+    display_name: Text
+    direction: Literal["in", "out"]
+    action: Literal["allow", "block"]
+    protocol: Literal["TCP", "UDP"]
+    port: Ports
+
 
 RESTART_NEEDED: Final = 3010
 """The exit code of a program that succeeded, and needs a restart of Windows."""

@@ -1,8 +1,14 @@
 """The base of every kind of resource, and the types of their fields."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 import pydantic
+
+from imagegen.base.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from pydantic_core import InitErrorDetails
 
 # An absolute Windows path: a drive, no forward slash, no trailing backslash, no character that Windows forbids in a
 # name. No part may end with a dot or a space, which excludes '..' too.
@@ -21,6 +27,31 @@ FIRST_BOOT: Final = "first-boot"
 """The `until` of a resource that a node may change after its first boot."""
 
 
+class Fault(NamedTuple):
+    """A fault that a section has if `holds` is true. `path` is the place in the section."""
+
+    holds: object
+    path: tuple[str | int, ...]
+    message: str
+    hint: str
+
+
+def refuse(title: str, faults: Iterable[Fault]) -> None:
+    """Raise one error with all faults that hold. Each is reported at its own place."""
+    found: list[InitErrorDetails] = [
+        {
+            "type": "value_error",
+            "loc": fault.path,
+            "input": None,
+            "ctx": {"error": InvalidValue(fault.message, fault.hint)},
+        }
+        for fault in faults
+        if fault.holds
+    ]
+    if found:
+        raise pydantic.ValidationError.from_exception_data(title, found)
+
+
 class Strict(pydantic.BaseModel):
     """A closed, frozen and strict model: an unknown key is an error, and values are not converted to other types.
 
@@ -30,6 +61,11 @@ class Strict(pydantic.BaseModel):
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+
+    def without(self, *faults: Fault) -> Self:
+        """The section itself, if it has none of these faults."""
+        refuse(type(self).__name__, faults)
+        return self
 
 
 class Resource(Strict):

@@ -23,7 +23,7 @@ from imagegen.authenticode.trust import load_trust, read_public_roots
 from imagegen.authenticode.verify import read_catalogue, verify
 from imagegen.base.errors import RefusedError
 from imagegen.fetch.lock import WHOLE_FILE, LockedIssuer, LockedSignature
-from imagegen.settle.trust import ROOT
+from imagegen.settle.spec import ROOT
 from imagegen.trust.messages import add_to_roots, advise
 from imagegen.trust.policy import general_signers
 from imagegen.trust.record import (

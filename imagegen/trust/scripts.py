@@ -24,7 +24,7 @@ from imagegen.base.lines import counted
 from imagegen.config.own_files import GivenCertificate, OwnFile
 from imagegen.plan.context import evaluate_steps
 from imagegen.plan.resolve import needed_files
-from imagegen.settle.trust import with_publishers
+from imagegen.settle.spec import with_publishers
 from imagegen.steps.kinds import PLANNED_AS
 from imagegen.trust.block import is_script, is_signed, without_signature
 from imagegen.trust.judge import make_script_judge

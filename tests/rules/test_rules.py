@@ -1,15 +1,20 @@
-"""Each rule with configs that break it, and the nearest ones that do not. To update what is said: make golden.
+"""Each rule with configs that break it, and the nearest ones that do not. To update what is expected: make golden.
 
-A folder is a rule's id. It holds `*.broken.yaml`, `*.fine.yaml` and `expected.txt`; `today.txt` where the day matters,
-and `catalogue.yaml` with facts that no row has today.
+A file is named after its rule. `broken` and `fine` are configs, each of which extends base.yaml unless it extends
+another case. `today` is the day where that matters, `catalogue` has facts that no row has today, `files` are the files
+that the configs name, and `also` the other rules that its cases cannot help breaking. `make golden` writes `expected`.
+A file that no rule is named after has values that the model of a section refuses.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
+import json
 import os
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,76 +23,30 @@ import pytest
 from imagegen.base.contents import PACKER, ROLES, SHIPPED
 from imagegen.base.errors import ERROR, WARNING
 from imagegen.catalog.facts import table
+from imagegen.config import checks, first_boot
 from imagegen.config.load import read_config
 from imagegen.config.own_files import read_own_files
 from imagegen.config.yaml import read_yaml
 from imagegen.providers.registry import PROVIDERS, part
 from imagegen.providers.tags import COMPONENT_TAGS, EXPIRES_AT, OPTION_TAGS, REPORT, RUN_ID
-from imagegen.rules import examples, first_boot, nodes
+from imagegen.rules import examples
+from imagegen.rules.examples import Example, ExampleProblem
 from imagegen.rules.judge import all_rules, broken_rules
 from imagegen.rules.rule import RuleInput
 from imagegen.settle.spec import settle_targets
 from imagegen.steps.model import load_steps, with_own_steps
 from tests.golden_files import compare_golden
-from tests.rules.making_examples import Case, example_text, make_example
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from imagegen.base.errors import Problem
-    from imagegen.rules.rule import Rule
     from tests.conftest import Decided
 
 HERE = Path(__file__).parent
 TODAY = datetime.date(2026, 11, 18)
-
-# Rules that no case of a rule can spare: what is old enough for the one is too old for the other.
-ALSO: dict[str, set[str]] = {
-    "allow-eol-idle": {"support-ended-allowed"},
-    "aws-imds-tokens": {"metadata-service-of-cloud"},
-    "bootstrap-token-in-log": {"user-data-plugin"},
-    "cni-windows-untested": {"windows-kubernetes-untested"},
-    "containerd-knows-setting": {"support-ended-allowed", "containerd-kubernetes-untested"},
-    "containerd-kubernetes": {"support-ended", "kubernetes-newer-than-catalogue"},
-    "containerd-kubernetes-untested": {"support-ended-allowed"},
-    "containerd-settings-of-imagegen": {"support-ended"},
-    "containerd-settings-schema": {"support-ended"},
-    "credential-providers-enabled": {"support-ended-allowed"},
-    "credential-providers-kubernetes": {"support-ended-allowed"},
-    "csi-proxy-beside-host-process": {"support-ended-allowed"},
-    "csi-proxy-known": {"csi-proxy-beside-host-process"},
-    "csi-proxy-kubernetes": {"support-ended-allowed"},
-    "cni-dockershim": {
-        *("support-ended-allowed", "docker-sandbox-image", "cni-windows-untested", "kube-proxy-by-host-process"),
-    },
-    "cni-api-version": {"support-ended-allowed", "docker-sandbox-image"},
-    "docker-api": {"support-ended-allowed", "docker-sandbox-image"},
-    "docker-api-lowered": {"support-ended-allowed", "docker-sandbox-image"},
-    "docker-needs-cri-dockerd": {"support-ended", "docker-sandbox-image"},
-    "docker-sandbox-image": {"support-ended-allowed"},
-    "feature-gate-known": {"support-ended-allowed"},
-    "feature-gate-needs": {"support-ended-allowed"},
-    "file-override-idle": {"support-ended-allowed"},
-    "first-boot-user": {"first-boot-user-of-cloud"},
-    "host-network-is-dockers": {"support-ended", "docker-sandbox-image"},
-    "hyper-v-size": {"azure-size-premium"},
-    "hyper-v-isolation-runtime": {"support-ended-allowed", "docker-sandbox-image"},
-    "registry-credentials-kubernetes": {"support-ended-allowed", "docker-sandbox-image"},
-    "no-device-name": {"first-boot-user-of-cloud"},
-    "host-process-kubernetes": {"support-ended", "kube-proxy-by-host-process"},
-    "host-process-runtime": {"support-ended", "kube-proxy-by-host-process"},
-    "kube-proxy-by-host-process": {"support-ended-allowed"},
-    "kubelet-flag-known": {"support-ended-allowed"},
-    "mirror-idle": {"csi-proxy-beside-host-process"},
-    "overlay-on-release": {"windows-release-refused"},
-    "pool-name-scale-set": {"pool-name-aks"},
-    "support-ended": {"support-ended-allowed", "support-ends-soon", "windows-kubernetes-untested"},
-    "windows-edition": {"support-ended", "windows-kubernetes-untested"},
-    "windows-kubernetes-refused": {"support-ended"},
-    "windows-kubernetes-untested": {"kubernetes-newer-than-catalogue"},
-    "windows-offered": {"support-ended", "windows-kubernetes-untested"},
-    "wins-where-host-process-is-missing": {"support-ended", "kubernetes-known"},
-}
+RULES = {rule.id: rule for rule in all_rules()}
+FILES = sorted(file.stem for file in HERE.glob("*.yml"))
 
 
 @functools.cache
@@ -97,9 +56,10 @@ def _steps() -> dict[str, Any]:
 
 def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
     read = read_config(file, sets, overrides=lambda _: [], steps=lambda _: [])
-    assert read.config is not None
     # That the names of overrides are known is not for the rules to say.
-    assert not [problem for problem in read.problems if "unknown override" not in problem.message]
+    found = [problem for problem in read.problems if "unknown override" not in problem.message]
+    if read.config is None or found:
+        return found
     own = with_own_steps(SHIPPED, read.document)
     steps = _steps if own is SHIPPED else functools.partial(load_steps, own.step_roots)
     # That they exist is not for the rules to say.
@@ -117,61 +77,141 @@ def _lay_over(facts: dict[str, Any], others: dict[str, Any], monkeypatch: pytest
             monkeypatch.setitem(facts, key, value)
 
 
-def _judged(rule: Rule, folder: Path, today: datetime.date) -> Iterator[Case]:
-    """Each case, judged to break this rule or not, and no other."""
-    for file in sorted(folder.glob("*.*.yaml")):
-        problems = _problems(file, today)
-        ids = {problem.rule for problem in problems}
-        assert (rule.id in ids) == file.name.endswith(".broken.yaml"), f"{file.name}: {ids}"
-        assert ids - {rule.id} <= ALSO.get(rule.id, set()), file.name
-        for problem in problems:
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A config of a rule's file, and every problem of it."""
+
+    file: str
+    text: str
+    problems: list[Problem]
+
+    def problems_of(self, rule: str) -> list[Problem]:
+        return [problem for problem in self.problems if problem.rule == rule]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cases:
+    """The cases of a file."""
+
+    broken: list[Case]
+    fine: list[Case]
+    also: set[str]
+    shown: list[Case]
+    """The broken cases of which the example can be one."""
+    supposes: str
+    """The assumption of the example, where it would not break the rule today."""
+
+
+@pytest.fixture(scope="session")
+def read_cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Cases]:
+    """Returns the judged cases of a file. Each is judged once."""
+
+    @functools.cache
+    def read(name: str) -> Cases:
+        data = read_yaml(HERE / f"{name}.yml").data
+        folder = tmp_path_factory.mktemp("rule")
+        for file, text in {"base.yaml": (HERE / "base.yaml").read_text(), **data.get("files", {})}.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(text)
+        texts = {
+            kind: {f"{case}.{kind}.yaml": text for case, text in data[kind].items()} for kind in ("broken", "fine")
+        }
+        for case, text in [*texts["broken"].items(), *texts["fine"].items()]:
+            extends = "" if text.startswith("extends:") else "extends: base.yaml\n"
+            (folder / case).write_text(text + extends)
+        return _judge(name, data, texts, folder)
+
+    return read
+
+
+def _judge(rule: str, data: dict[str, Any], texts: dict[str, dict[str, str]], folder: Path) -> Cases:
+    today = datetime.date.fromisoformat(data.get("today", str(TODAY)))
+
+    def judge(kind: str) -> list[Case]:
+        return [Case(file, text, _judged(folder / file, today)) for file, text in texts[kind].items()]
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, rows in data.get("catalogue", {}).items():
+            _lay_over(table(name), rows, monkeypatch)
+        broken, fine = judge("broken"), judge("fine")
+    shown, supposes = broken, f"today is {today}" if "today" in data else ""
+    if "catalogue" in data and not supposes:
+        now = {case.file for case in judge("broken") if case.problems_of(rule)}
+        shown = [case for case in broken if case.file in now] or broken
+        supposes = "" if now else "the catalogue says so"
+    return Cases(broken, fine, set(data.get("also", [])), shown, supposes)
+
+
+def _judged(file: Path, today: datetime.date) -> list[Problem]:
+    """The problems of a case, without the folder in which it is judged."""
+    folder = f"{file.parent}{os.sep}"
+    return [
+        dataclasses.replace(problem, file=problem.file.replace(folder, ""), message=problem.message.replace(folder, ""))
+        for problem in _problems(file, today)
+    ]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_rule_breaks_where_it_should_and_nowhere_else(name: str, read_cases: Callable[[str], Cases]) -> None:
+    cases = read_cases(name)
+    assert cases.broken
+    assert cases.fine
+    rule = name if name in RULES else ""
+    for case in [*cases.broken, *cases.fine]:
+        ids = {problem.rule for problem in case.problems}
+        assert (rule in ids) == (case in cases.broken), f"{case.file}: {ids}"
+        assert ids - {rule} <= cases.also, case.file
+        for problem in case.problems:
             assert problem.message
             assert problem.hint
             assert problem.hint not in problem.message
             assert problem.severity in (ERROR, WARNING)
-        yield Case(file, problems)
+    file = HERE / f"{name}.yml"
+    written = file.read_text().partition("\nexpected:\n")[0].rstrip("\n")
+    expected = "".join(map(_expected, [*cases.broken, *cases.fine]))
+    compare_golden({file: f"{written}\nexpected:\n{expected}"})
 
 
-def _said(case: Case) -> str:
-    said = "\n".join([f"# {case.file.name}", *map(str, case.problems)])
-    return said.replace(f"{case.file.parent}{os.sep}", "").replace(f"{HERE}{os.sep}", "../")
+def _expected(case: Case) -> str:
+    problems = "".join(f"{problem}\n" for problem in case.problems)
+    return f"  {case.file}: |\n{textwrap.indent(problems, '    ')}" if problems else ""
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
-def test_rule_breaks_where_it_should_and_nowhere_else(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = HERE / rule.id
-    assert list(folder.glob("*.broken.yaml"))
-    assert list(folder.glob("*.fine.yaml"))
-    today, supposes, facts = TODAY, "", folder / "catalogue.yaml"
-    if (folder / "today.txt").exists():
-        today = datetime.date.fromisoformat((folder / "today.txt").read_text().strip())
-        supposes = f"today is {today}"
-    if facts.exists():
-        for name, rows in read_yaml(facts).data.items():
-            _lay_over(table(name), rows, monkeypatch)
-    cases = list(_judged(rule, folder, today))
-    said = "\n".join(map(_said, cases)) + "\n"
-    monkeypatch.undo()
-    if facts.exists() and not supposes:
-        now = [case for case in cases if rule.id in _ids(case.file, today)]
-        supposes = "" if now else "the catalogue says so"
-        cases = [*now, *(case for case in cases if not case.is_broken)] if now else cases
-    example = make_example(rule.id, cases, supposes)
-    compare_golden({folder / "expected.txt": said, examples.example_file(rule): example_text(example)})
-    assert examples.example_of(rule) == example
+def test_examples_are_the_most_similar_cases(read_cases: Callable[[str], Cases]) -> None:
+    """What `imagegen rules ID` shows."""
+    made = {rule: _example(rule, read_cases(rule)) for rule in RULES}
+    text = json.dumps({rule: example.as_json() for rule, example in made.items()}, indent=1, ensure_ascii=False)
+    compare_golden({examples.FILE: f"{text}\n"})
+    assert {rule: examples.example_of(rule) for rule in RULES} == made
 
 
-def _ids(file: Path, today: datetime.date) -> set[str]:
-    return {problem.rule for problem in _problems(file, today)}
+def _example(rule: str, cases: Cases) -> Example:
+    """The pair of cases with the fewest different lines. A broken case that breaks no other rule is preferred."""
+
+    def distance(pair: tuple[Case, Case]) -> tuple[int, int, int, str]:
+        one, other = (_whole_text(case, cases) for case in pair)
+        others = {problem.rule for problem in pair[0].problems} - {rule}
+        return len(others), len(set(one.splitlines()) ^ set(other.splitlines())), len(one + other), one
+
+    bad, good = min(((one, other) for one in cases.shown for other in cases.fine), key=distance)
+    says = [ExampleProblem(item.path, item.message, item.hint) for item in bad.problems_of(rule)]
+    return Example(_whole_text(bad, cases), tuple(says), _whole_text(good, cases), cases.supposes)
 
 
-def test_rules_and_folders_are_the_same() -> None:
-    ids = [rule.id for rule in all_rules()]
-    assert len(ids) == len(set(ids))
-    assert [name for name in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)] == []
-    assert sorted(path.name for path in HERE.iterdir() if path.is_dir() and path.name != "__pycache__") == sorted(ids)
-    files = {examples.example_file(rule) for rule in all_rules()}
-    assert {file for folder in {file.parent for file in files} for file in folder.iterdir()} == files
+def _whole_text(case: Case, cases: Cases) -> str:
+    """The text of a case, after that of the case that it extends."""
+    first, _, rest = case.text.partition("\n")
+    if not first.startswith("extends:"):
+        return case.text or "# nothing more is said\n"
+    file = first.removeprefix("extends: ")
+    extended = next(other for other in (*cases.broken, *cases.fine) if other.file == file)
+    return f"# {file}\n{extended.text}\n# a config that extends it\n{first}\n{rest}"
+
+
+def test_every_rule_has_cases() -> None:
+    assert [name for name in RULES if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)] == []
+    assert len(RULES) == len(all_rules())
+    assert set(RULES) <= set(FILES)
 
 
 def test_sentences_say_what_must_be_so() -> None:
@@ -194,12 +234,12 @@ def test_what_nobody_knows_is_told_and_never_a_fault(version: str) -> None:
     wanted = ["kube_proxy=hostprocess", "cni.plugin=calico", "wins.version=0.4.11"]
     gallery = "targets.azure.gallery.version=kubernetes"
     ids = {problem.rule for problem in _problems(HERE / "base.yaml", TODAY, *sets, *wanted, gallery)}
-    assert {"windows-release-known", "containerd-known"} <= ids
+    assert {"windows-release-known", "version-known"} <= ids
 
 
 def test_kubelets_own_flags_are_those_of_its_start_script() -> None:
     script = (ROLES / "kubernetes" / "files" / "start-kubelet.ps1").read_text()
-    assert set(re.findall(r"['\"]--([a-z-]+)[='\"]", script)) == nodes.OWN_FLAGS
+    assert set(re.findall(r"['\"]--([a-z-]+)[='\"]", script)) == checks.OWN_FLAGS
 
 
 def test_the_builds_account_and_log_are_those_of_the_templates() -> None:

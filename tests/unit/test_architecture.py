@@ -74,12 +74,12 @@ LAZY = {
     ("imagegen.fetch.http", "httpx"),
     ("imagegen.plan.loading", "imagegen.trust.sources"),
     ("imagegen.config.value_types", "idna"),
-    ("imagegen.rules.runtime", "tomllib"),
+    ("imagegen.config.checks", "tomllib"),
     *(
-        ("imagegen.rules.signatures", f"imagegen.authenticode.{name}")
+        ("imagegen.rules.downloads", f"imagegen.authenticode.{name}")
         for name in ("certificates", "chains", "model", "signer", "trust")
     ),
-    ("imagegen.providers.shared_rules", "difflib"),
+    ("imagegen.config.problems", "difflib"),
 }
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}

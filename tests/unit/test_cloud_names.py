@@ -44,7 +44,7 @@ def folders_of_clouds() -> list[str]:
 
 def general_files() -> list[Path]:
     """Examples are configs that break a rule, made of tests/rules: a config names its targets."""
-    apart = (*folders_of_clouds(), "imagegen/rules/examples/")
+    apart = (*folders_of_clouds(), "imagegen/rules/examples.json")
     files = [path for room in ROOMS for path in sorted((REPOSITORY / room).rglob("*")) if path.suffix in CONTENT]
     return [path for path in files if not path.relative_to(REPOSITORY).as_posix().startswith(apart)]
 

@@ -21,8 +21,7 @@ from imagegen.rules.examples import example_of
 from imagegen.rules.judge import all_rules
 from imagegen.rules.rule import Rule
 from imagegen.rules.unimplemented import RULE, AskedBy, Feature, features
-from imagegen.steps.describe import describe_step, step_lines
-from imagegen.steps.describe_kinds import describe_kind, kind_lines, summary_of
+from imagegen.steps.describe import describe_kind, describe_step, kind_lines, step_lines, summary_of
 from imagegen.steps.kinds import KINDS
 
 
@@ -82,7 +81,7 @@ def rules(identifier: str | None, form: str) -> None:
 
     \b
       imagegen rules
-      imagegen rules windows-release-refused
+      imagegen rules windows-release-known
     """
     known, missing, width = {rule.id: rule for rule in all_rules()}, features(), terminal_width()
     unimplemented = {
@@ -91,7 +90,7 @@ def rules(identifier: str | None, form: str) -> None:
     }
     if identifier in known:
         rule = known[identifier]
-        shown = {**_rule_json(rule), "why": rule.why or None, "example": example_of(rule).as_json()}
+        shown = {**_rule_json(rule), "why": rule.why or None, "example": example_of(rule.id).as_json()}
         print_as(form, [shown], rule_lines(rule, width))
     elif identifier in unimplemented:
         print_as(form, [unimplemented[identifier]], _feature_lines(identifier, missing[identifier], width))
@@ -114,7 +113,7 @@ def _rule_json(rule: Rule) -> dict[str, str]:
 
 def rule_lines(rule: Rule, width: int) -> Iterator[str]:
     """The requirement and its reason, a config that breaks the rule, its messages, and the most similar valid one."""
-    example = example_of(rule)
+    example = example_of(rule.id)
     yield f"{rule.id} ({rule.severity})"
     yield from _wrapped(f"{rule.summary}.", width)
     # If the rule has no reason of its own, its messages give it. It is not repeated below.

@@ -1,11 +1,13 @@
 """The settings of a target on AWS, and the place of its builds as a journal records it."""
 
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.providers.settings import Cidr, Days, Price, TagValue, TargetSettings
-from imagegen.steps.resource import Strict
+from imagegen.catalog.facts import table
+from imagegen.providers.settings import Cidr, Days, Price, TagValue, TargetSettings, unacknowledged
+from imagegen.steps.resource import Fault, Strict
 
 TITLE: Final = "AWS"
 REGION: Final = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$"
@@ -32,6 +34,10 @@ OrganizationArn = Annotated[
         max_length=2048,
     ),
 ]
+# https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html
+_GP3_IOPS: Final = 3000
+_GP3_IOPS_PER_GIB: Final = 500
+_GP3_IOPS_PER_MIB: Final = 4
 _KEY_ID = r"(mrk-)?[0-9a-f-]{32,36}"
 _KEY_ALIAS = r"alias/[A-Za-z0-9/_-]+"
 # The id, the alias or the ARN of a key.
@@ -93,6 +99,29 @@ class Network(Strict):
         examples=["private"],
     )
 
+    @pydantic.model_validator(mode="after")
+    def _is_reached(self) -> Self:
+        return self.without(
+            Fault(
+                self.allowed_cidrs and self.security_group_ids,
+                ("allowed_cidrs",),
+                "with security_group_ids, these networks have no effect",
+                "leave one of them out",
+            ),
+            Fault(
+                self.public_address is False and self.reach_by == "public",
+                ("public_address",),
+                "Packer connects to the public address of the builder (reach_by), but the builder gets none",
+                "write reach_by: private, or leave public_address out",
+            ),
+            Fault(
+                self.vpc_id and not self.subnet_id and self.public_address is None,
+                ("vpc_id",),
+                "without subnet_id or public_address, Packer's plugin uses a subnet of the default VPC instead",
+                "set subnet_id or public_address",
+            ),
+        )
+
 
 class BaseImage(Strict):
     """A base image instead of Amazon's newest one. It must have the same Windows release."""
@@ -125,6 +154,31 @@ class Disk(Strict):
         le=1000,
         examples=[250],
     )
+
+    @pydantic.model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        iops, most = self.iops or _GP3_IOPS, self.size_gb * _GP3_IOPS_PER_GIB
+        throughput, is_gp3 = self.throughput or 0, self.type == "gp3"
+        unavailable = (
+            "AWS rejects this setting for a gp2 disk, whose speed depends on its size",
+            "leave it out, or write type: gp3",
+        )
+        return self.without(
+            Fault(not is_gp3 and self.iops is not None, ("iops",), *unavailable),
+            Fault(not is_gp3 and self.throughput is not None, ("throughput",), *unavailable),
+            Fault(
+                is_gp3 and (self.iops or 0) > most,
+                ("iops",),
+                f"AWS gives a gp3 disk at most {_GP3_IOPS_PER_GIB} IOPS for each GiB: {self.size_gb} GiB are too few",
+                f"write at most {most}",
+            ),
+            Fault(
+                is_gp3 and throughput * _GP3_IOPS_PER_MIB > iops,
+                ("throughput",),
+                f"{throughput} MiB/s is too much: AWS allows 0.25 MiB/s for each IOPS of a gp3 disk, which has {iops}",
+                f"write at most {iops // _GP3_IOPS_PER_MIB}, or iops of at least {throughput * _GP3_IOPS_PER_MIB}",
+            ),
+        )
 
 
 class Encryption(Strict):
@@ -191,7 +245,7 @@ class Sharing(Strict):
     def _somebody(self) -> Self:
         if not (self.accounts or self.organizations or self.public):
             raise ValueError("name accounts or organizations, or say public: true")
-        return self
+        return self.without(unacknowledged(self.licence_acknowledged))
 
 
 class FastLaunch(Strict):
@@ -233,6 +287,11 @@ class Publish(Strict):
         le=1000,
         examples=[10],
     )
+
+
+def partition_of(region: str) -> str:
+    """The AWS partition of a region."""
+    return next(str(row["partition"]) for row in table("clouds")["aws_partitions"] if region.startswith(row["prefix"]))
 
 
 class Settings(TargetSettings):
@@ -288,6 +347,67 @@ class Settings(TargetSettings):
     publish: Publish = pydantic.Field(
         description="Where finished images are published.", default_factory=Publish.model_construct
     )
+
+    @pydantic.model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        copied, own = self.publish.regions, partition_of(self.region)
+        region_keys = self.encryption.region_kms_keys if self.encryption else {}
+        arns = [(path, region, key) for path, region, key in self.encryption_keys() if key.startswith("arn:")]
+        return self.without(
+            *(
+                Fault(
+                    region not in copied,
+                    ("encryption", "region_kms_keys", region),
+                    f"{region} gets no copy, so this key would encrypt nothing",
+                    "write it to kms_key"
+                    if region == self.region
+                    else "add the region to publish.regions, or leave its key out",
+                )
+                for region in region_keys
+            ),
+            *(
+                Fault(
+                    key.split(":")[3] != region,
+                    path,
+                    f"the key is in {key.split(':')[3]}, and AWS encrypts only with keys in the same region",
+                    f"choose a key in {region}",
+                )
+                for path, region, key in arns
+            ),
+            *(
+                Fault(
+                    partition != own,
+                    path,
+                    f"it is in the partition {partition}, but {self.region} is in {own}: no account spans both",
+                    f"choose one in {own}, and use another config for {partition}",
+                )
+                for path, partition in self._partitions()
+            ),
+            Fault(
+                self.publish.sharing and self.publish.sharing.public and self.encryption,
+                ("publish", "sharing", "public"),
+                "AWS cannot make an encrypted image public",
+                "share it with accounts, or leave encryption out",
+            ),
+        )
+
+    def encryption_keys(self) -> Iterator[tuple[tuple[str, ...], str, str]]:
+        """The path, the region and the id or ARN of each key."""
+        if self.encryption and self.encryption.kms_key:
+            yield ("encryption", "kms_key"), self.region, self.encryption.kms_key
+        for region, key in self.encryption.region_kms_keys.items() if self.encryption else ():
+            yield ("encryption", "region_kms_keys", region), region, key
+
+    def _partitions(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """The partition of each region and ARN."""
+        for at, region in enumerate(self.publish.regions):
+            yield ("publish", "regions", at), partition_of(region)
+        arns: list[tuple[tuple[str | int, ...], str]] = [(path, key) for path, _, key in self.encryption_keys()]
+        if self.auth.assume_role:
+            arns.append((("auth", "assume_role", "role_arn"), self.auth.assume_role.role_arn))
+        for at, arn in enumerate(self.publish.sharing.organizations if self.publish.sharing else ()):
+            arns.append((("publish", "sharing", "organizations", at), arn))
+        yield from ((path, arn.split(":")[1]) for path, arn in arns if arn.startswith("arn:"))
 
     def build_json(self) -> dict[str, object]:
         """Without the base image, which the lock pins, and without the keys of other regions, which are for copies."""

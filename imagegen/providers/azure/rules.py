@@ -6,28 +6,26 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
+from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, numbers, table
 from imagegen.providers.azure.disks import azure_size_premium as azure_size_premium
-from imagegen.providers.azure.gmsa import gmsa_known as gmsa_known
-from imagegen.providers.azure.gmsa import gmsa_on_azure as gmsa_on_azure
-from imagegen.providers.azure.nesting import hyper_v_size as hyper_v_size
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import OWN_TAGS
-from imagegen.providers.azure.wire_server import azure_wire_server_users as azure_wire_server_users
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
+    BUILD_REGION_PUBLISHED,
     DISK_HOLDS_BASE_IMAGE,
-    LICENCE_ACKNOWLEDGED,
-    NETWORK_FORM,
-    UNACKNOWLEDGED,
+    HYPER_V_SIZE,
+    REGION_KNOWN,
+    TAG_COUNT,
+    TAG_NAME,
     WINDOWS_OFFERED,
+    WINRM_OPEN_TO_EVERYBODY,
     find_build_region,
     find_open_networks,
     find_other_windows,
     find_small_disk,
     find_too_many_tags,
     find_unknown_regions,
-    find_wrong_networks,
     offered_image,
     publish_regions,
 )
@@ -91,9 +89,9 @@ def pool_name_scale_set(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-azure_replica_in_build_region = rule(
-    "azure-replica-in-build-region", ERROR, "publish.regions must not contain the build region"
-)(lambda target: find_build_region(target.settings.publish.regions, target.settings.location))
+build_region_published = rule(*BUILD_REGION_PUBLISHED)(
+    lambda target: find_build_region(target.settings.publish.regions, target.settings.location)
+)
 
 
 @rule("azure-public-cloud", ERROR, "Locations must be in Azure's public cloud")
@@ -112,7 +110,7 @@ def _locations(settings: Settings) -> dict[YamlPath, str]:
     return {("location",): settings.location, **publish_regions(settings.publish.regions)}
 
 
-@rule("azure-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
+@rule(*WINRM_OPEN_TO_EVERYBODY)
 def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
     network = target.settings.network
     if not network.virtual_network and not network.allowed_cidrs:
@@ -128,10 +126,10 @@ def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
 def gallery_version(target: Target) -> Iterator[Finding]:
     azure, limit = target.settings, limit_of("gallery_version")
     path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.config.kubernetes.version
-    numbers = kubernetes if version == "kubernetes" else version
+    whole = kubernetes if version == "kubernetes" else version
     # The length first: Python raises an error for an integer with thousands of digits.
-    fits = re.search(limit["pattern"], numbers) and all(
-        len(part) <= len(str(limit["max"])) and int(part) <= limit["max"] for part in numbers.split(".")
+    fits = re.search(limit["pattern"], whole) and all(
+        len(part) <= len(str(limit["max"])) and int(part) <= limit["max"] for part in whole.split(".")
     )
     if version == "kubernetes" and "-" in kubernetes:
         yield Finding(
@@ -140,29 +138,8 @@ def gallery_version(target: Target) -> Iterator[Finding]:
     elif version != "date" and not fits:
         yield Finding(
             path,
-            f"{numbers} is not a valid gallery version: {limit['reason']}",
+            f"{whole} is not a valid gallery version: {limit['reason']}",
             "write date, kubernetes, or three numbers, for example 1.0.0",
-        )
-
-
-GALLERY_NAMES: Final = (
-    rule("gallery-name", ERROR, "The gallery's name must be valid on Azure")(
-        lambda target: _name("name", target.settings.gallery.name, limit_of("gallery"))
-    ),
-    rule("gallery-definition-name", ERROR, "The image definition's name must be valid on Azure")(
-        lambda target: _name("definition", target.settings.gallery.definition, limit_of("gallery_definition"))
-    ),
-)
-
-
-def _name(key: str, name: str, limit: JsonObject) -> Iterator[Finding]:
-    if not re.search(limit["pattern"], name):
-        yield Finding(("gallery", key), f"{name} is not a valid name: {limit['reason']}", "write its name in Azure")
-    elif len(name) > limit["max"]:
-        yield Finding(
-            ("gallery", key),
-            f"it has {len(name)} characters, more than the {limit['max']} that Azure allows",
-            "choose a shorter name",
         )
 
 
@@ -200,117 +177,20 @@ def _size(size: str) -> JsonObject | None:
     return next((row for row in rows if re.fullmatch(row["pattern"], size.lower())), None)
 
 
-@rule("azure-security-generation", ERROR, "TrustedLaunch and ConfidentialVM require generation: 2")
-def azure_security_generation(target: Target) -> Iterator[Finding]:
-    azure = target.settings
-    if azure.security_type != "Standard" and azure.generation != 2:
-        yield Finding(
-            ("security_type",),
-            f"{azure.security_type} requires UEFI, which machines of generation {azure.generation} do not have",
-            "write generation: 2",
-        )
-
-
-@rule("azure-network-named", ERROR, "Settings of a network of your own require virtual_network")
-def azure_network_named(target: Target) -> list[Finding]:
-    return [
-        Finding(
-            ("network", key),
-            f"{key} applies only to a virtual_network, and the builder gets a temporary network",
-            f"set virtual_network, or leave {key} out",
-        )
-        for key in ("subnet", "resource_group", "public_address")
-        if getattr(target.settings.network, key) and not target.settings.network.virtual_network
-    ]
-
-
-@rule("azure-subnet-and-group", ERROR, "subnet and resource_group of a network must be set together")
-def azure_subnet_and_group(target: Target) -> list[Finding]:
-    network = target.settings.network
-    return [
-        Finding(
-            ("network", key), f"Packer's plugin ignores {key} without {other}", f"set {other} too, or leave both out"
-        )
-        for key, other in (("subnet", "resource_group"), ("resource_group", "subnet"))
-        if network.virtual_network and getattr(network, key) and not getattr(network, other)
-    ]
-
-
-@rule("azure-replica-count", ERROR, "A gallery version must have at most 100 replicas")
-def azure_replica_count(target: Target) -> Iterator[Finding]:
-    azure, limit = target.settings, limit_of("gallery_replicas")
-    if azure.publish.replicas * (len(azure.publish.regions) + 1) > limit["max"]:
-        yield Finding(
-            ("publish", "replicas"),
-            f"all regions together have more than the {limit['max']} replicas that Azure allows for a version",
-            "write fewer replicas or fewer regions",
-        )
-
-
-SETTINGS_IN_CONFLICT: Final = (
-    rule.simple(
-        "azure-key-of-build-region",
-        WARNING,
-        "An image with disk_encryption_set should stay in the build region",
-        lambda azure: azure.disk_encryption_set and azure.publish.regions,
-        Finding(
-            ("disk_encryption_set",),
-            "a disk encryption set is in one region: Azure encrypts replicas in other regions with its own key",
-            "leave publish.regions out where that is not allowed",
-        ),
-    ),
-    rule.simple(
-        "azure-cidrs-of-temporary-network",
-        ERROR,
-        "allowed_cidrs and virtual_network must not be used together",
-        lambda azure: azure.network.virtual_network and azure.network.allowed_cidrs,
-        Finding(
-            ("network", "allowed_cidrs"),
-            "the security groups of virtual_network decide who has access, and Packer's plugin rejects both together",
-            "leave one of them out",
-        ),
-    ),
-    rule.simple(
-        "azure-key-vault-in-group",
-        ERROR,
-        "key_vault requires build_resource_group",
-        lambda azure: azure.key_vault and not azure.build_resource_group,
-        Finding(
-            ("key_vault",),
-            "Packer looks for the vault in the build's resource group, which is a temporary one",
-            "set build_resource_group to the vault's, or leave key_vault out",
-        ),
-    ),
-    rule.simple(
-        "azure-secret-of-environment",
-        ERROR,
-        "client_secret_env requires method: environment",
-        lambda azure: azure.auth.client_secret_env and azure.auth.method == "cli",
-        Finding(
-            ("auth", "client_secret_env"),
-            "method: cli uses `az login` and reads no secret",
-            "leave it out, or write method: environment",
-        ),
-    ),
-    rule.simple(
-        "azure-shared-one-way",
-        ERROR,
-        "A gallery must be shared with a community or directly, not both",
-        lambda azure: (
-            azure.publish.sharing
-            and azure.publish.sharing.community
-            and (azure.publish.sharing.subscriptions or azure.publish.sharing.tenants)
-        ),
-        Finding(
-            ("publish", "sharing", "community"),
-            "Azure shares a gallery either with the community or directly",
-            "choose one, and use another gallery for the other",
-        ),
+azure_key_of_build_region = rule.simple(
+    "azure-key-of-build-region",
+    WARNING,
+    "An image with disk_encryption_set should stay in the build region",
+    lambda azure: azure.disk_encryption_set and azure.publish.regions,
+    Finding(
+        ("disk_encryption_set",),
+        "a disk encryption set is in one region: Azure encrypts replicas in other regions with its own key",
+        "leave publish.regions out where that is not allowed",
     ),
 )
 
 
-@rule("azure-tag-name", ERROR, "A tag must not have a name that imagegen or Azure uses itself")
+@rule(*TAG_NAME)
 def azure_tag_name(target: Target) -> Iterator[Finding]:
     own, seen = {name.lower() for name in _TAGS_WRITTEN | OPTION_TAGS}, set[str]()
     for name in target.settings.tags:
@@ -326,12 +206,10 @@ def azure_tag_name(target: Target) -> Iterator[Finding]:
         seen.add(plain)
 
 
-azure_tag_count = rule(
-    "azure-tag-count", ERROR, "An Azure resource must have at most 50 tags", "Azure rejects a resource with more"
-)(lambda target: find_too_many_tags(target.settings.tags, "azure_tags", _TAGS_WRITTEN))
+azure_tag_count = rule(*TAG_COUNT)(lambda target: find_too_many_tags(target.settings.tags, "azure_tags", _TAGS_WRITTEN))
 
 
-@rule("azure-location-known", WARNING, "The catalogue should know the Azure regions")
+@rule(*REGION_KNOWN)
 def azure_location_known(target: Target) -> Iterator[Finding]:
     """The rule azure-public-cloud rejects the regions of other Azure clouds."""
     other_clouds = tuple(row["prefix"] for row in table("clouds")["azure_clouds"])
@@ -340,17 +218,6 @@ def azure_location_known(target: Target) -> Iterator[Finding]:
         "Azure",
         {path: region for path, region in _locations(target.settings).items() if not region.startswith(other_clouds)},
     )
-
-
-@rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds only the client secret")
-def azure_secret_name(target: Target) -> Iterator[Finding]:
-    name, rows = target.settings.auth.client_secret_env, table("variables")["names"]
-    if name and (row := next((row for row in rows if re.fullmatch("|".join(row["patterns"]), name)), None)):
-        yield Finding(
-            ("auth", "client_secret_env"),
-            f"{name} does not hold a client secret: {row['means']}",
-            "write the name of a variable that holds only the secret, for example IMAGES_CLIENT_SECRET",
-        )
 
 
 @rule(*WINDOWS_OFFERED)
@@ -376,9 +243,67 @@ def base_image_release(target: Target) -> Iterator[Finding]:
         )
 
 
-licence_acknowledged = rule.simple(
-    *LICENCE_ACKNOWLEDGED,
-    lambda azure: azure.publish.sharing and not azure.publish.sharing.licence_acknowledged,
-    UNACKNOWLEDGED,
+gmsa_on_azure = simple_rule(
+    "gmsa-on-azure",
+    ERROR,
+    "gmsa must be used only for images on Azure",
+    lambda given: given.config.gmsa and "azure" not in given.providers,
+    Finding(("gmsa",), "the plugin reads a key vault on Azure, and the image has no Azure target", "leave it out"),
 )
-network_form = rule(*NETWORK_FORM)(lambda target: find_wrong_networks(target.settings.network.allowed_cidrs))
+
+
+@judging.rule("gmsa-known", ERROR, "gmsa.version must have the source of the plugin's events")
+def gmsa_known(given: RuleInput) -> Iterator[Finding]:
+    version, row = given.config.gmsa and given.config.gmsa.version, table("machines")["gmsa_plugin"]["azure"]
+    if version and numbers(version) < numbers(row["first"]):
+        yield Finding(
+            ("gmsa", "version"),
+            f"the archive of {version} has no CCGAKVPluginEvents.man, which came with {row['first']}",
+            f"choose {row['first']} or later, or leave the version out for {row['newest']}",
+        )
+
+
+@rule(*HYPER_V_SIZE)
+def hyper_v_size(target: Target) -> Iterator[Finding]:
+    """A size that is not in the catalogue may be one that can."""
+    if target.config.windows.hyper_v != "isolation":
+        return
+    rows = table("nesting")["cannot"]["azure"]
+    for index, size in enumerate(target.settings.vm_sizes):
+        if row := next((row for row in rows if re.fullmatch(row["pattern"], size.lower())), None):
+            yield Finding(
+                ("vm_sizes", index),
+                f"{size} ({row['note']}) does not let Windows start a hypervisor, which Hyper-V isolation needs",
+                "choose another size, for example Standard_D4s_v5, or write hyper_v: tools",
+            )
+
+
+# A local group of Windows has no other local group as a member, and what is not of this machine has no local account.
+_NOT_ACCOUNTS: Final = frozenset(
+    {
+        *("administrators", "guests", "users", "remote desktop users", "remote management users", "everyone"),
+        *("system", "localsystem", "local service", "localservice", "network service", "networkservice"),
+    }
+)
+# First boot disables the first one, which is the build's, and Windows the others.
+_DISABLED: Final = frozenset({"administrator", "guest", "defaultaccount", "wdagutilityaccount"})
+
+
+@rule("azure-wire-server-users", ERROR, "wire_server_users must be accounts that a node can have")
+def azure_wire_server_users(target: Target) -> Iterator[Finding]:
+    machines, users = table("machines"), target.settings.wire_server_users
+    group = machines["restricted_address"]["azure"]["group"].lower()
+    disabled = _DISABLED | {machines["access"]["azure"]["build_account"]}
+    for index, name in enumerate(users):
+        path, plain = ("wire_server_users", index), name.lower()
+        if plain in _NOT_ACCOUNTS or plain == group:
+            yield Finding(
+                path, f"{name} is not a local account", "name the accounts; SYSTEM has access without an entry"
+            )
+        elif plain in disabled:
+            yield Finding(path, f"a node has no {name}, or has it disabled", "leave it out, or name another account")
+        elif plain == table("cloudbase-init")["service_account"]:
+            yield Finding(path, f"{name} has access without an entry", "leave it out")
+        # The rule listed-twice reports a name that is written in the same way.
+        elif name not in users[:index] and plain in map(str.lower, users[:index]):
+            yield Finding(path, f"{name} is in the list: Windows ignores upper and lower case", "leave one out")

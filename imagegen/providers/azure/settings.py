@@ -1,11 +1,14 @@
 """The settings of a target on Azure, and the place of its builds."""
 
+import re
 from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.providers.settings import Cidr, Days, EnvName, Price, TagValue, TargetSettings
-from imagegen.steps.resource import Strict
+from imagegen.base.errors import InvalidValue
+from imagegen.catalog.facts import limit_of
+from imagegen.providers.settings import Cidr, Days, EnvName, Price, TagValue, TargetSettings, unacknowledged
+from imagegen.steps.resource import Fault, Strict
 
 TITLE: Final = "Azure"
 LOCATION: Final = r"^[a-z0-9]+$"
@@ -70,6 +73,38 @@ class Network(Strict):
         examples=[["198.51.100.0/24"]],
     )
 
+    @pydantic.model_validator(mode="after")
+    def _is_named(self) -> Self:
+        own = {name: getattr(self, name) for name in ("subnet", "resource_group", "public_address")}
+        pairs = (("subnet", "resource_group"), ("resource_group", "subnet"))
+        return self.without(
+            *(
+                Fault(
+                    value and not self.virtual_network,
+                    (key,),
+                    f"{key} applies only to a virtual_network, and the builder gets a temporary network",
+                    f"set virtual_network, or leave {key} out",
+                )
+                for key, value in own.items()
+            ),
+            *(
+                Fault(
+                    self.virtual_network and own[key] and not own[other],
+                    (key,),
+                    f"Packer's plugin ignores {key} without {other}",
+                    f"set {other} too, or leave both out",
+                )
+                for key, other in pairs
+            ),
+            Fault(
+                self.virtual_network and self.allowed_cidrs,
+                ("allowed_cidrs",),
+                "the security groups of virtual_network decide who has access, and Packer's plugin rejects both "
+                "together",
+                "leave one of them out",
+            ),
+        )
+
 
 class BaseImage(Strict):
     """A marketplace image instead of Microsoft's newest one. It must have the same Windows release."""
@@ -110,6 +145,38 @@ class Auth(Strict):
         examples=["IMAGES_CLIENT_SECRET"],
     )
 
+    @pydantic.model_validator(mode="after")
+    def _reads_the_secret(self) -> Self:
+        return self.without(
+            Fault(
+                self.client_secret_env and self.method == "cli",
+                ("client_secret_env",),
+                "method: cli uses `az login` and reads no secret",
+                "leave it out, or write method: environment",
+            )
+        )
+
+
+def _check_name(limit_name: str) -> pydantic.AfterValidator:
+    """The check of a name in a gallery."""
+
+    def check(name: str) -> str:
+        limit = limit_of(limit_name)
+        if not re.search(limit["pattern"], name):
+            raise InvalidValue(f"{name} is not a valid name: {limit['reason']}", "write its name in Azure")
+        if len(name) > limit["max"]:
+            raise InvalidValue(
+                f"it has {len(name)} characters, more than the {limit['max']} that Azure allows",
+                "choose a shorter name",
+            )
+        return name
+
+    return pydantic.AfterValidator(check)
+
+
+GalleryName = Annotated[str, _check_name("gallery")]
+DefinitionName = Annotated[str, _check_name("gallery_definition")]
+
 
 class Gallery(Strict):
     """The Compute Gallery of the images. The gallery and the image definition must exist."""
@@ -117,12 +184,12 @@ class Gallery(Strict):
     resource_group: ResourceGroup = pydantic.Field(
         description="The resource group of the gallery.", examples=["cluster-api-gallery"]
     )
-    name: str = pydantic.Field(
+    name: GalleryName = pydantic.Field(
         description="The name of the gallery: letters, digits, dots and underscores.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
         examples=["clusterapi"],
     )
-    definition: str = pydantic.Field(
+    definition: DefinitionName = pydantic.Field(
         description="The name of the image definition.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
         examples=["capi-win-2022-containerd"],
@@ -160,7 +227,15 @@ class Sharing(Strict):
     def _somebody(self) -> Self:
         if not (self.community or self.subscriptions or self.tenants):
             raise ValueError("name subscriptions or tenants, or say community: true")
-        return self
+        return self.without(
+            unacknowledged(self.licence_acknowledged),
+            Fault(
+                self.community and (self.subscriptions or self.tenants),
+                ("community",),
+                "Azure shares a gallery either with the community or directly",
+                "choose one, and use another gallery for the other",
+            ),
+        )
 
 
 class Publish(Strict):
@@ -188,6 +263,18 @@ class Publish(Strict):
         le=1000,
         examples=[10],
     )
+
+    @pydantic.model_validator(mode="after")
+    def _has_few_replicas(self) -> Self:
+        most = limit_of("gallery_replicas")["max"]
+        return self.without(
+            Fault(
+                self.replicas * (len(self.regions) + 1) > most,
+                ("replicas",),
+                f"all regions together have more than the {most} replicas that Azure allows for a version",
+                "write fewer replicas or fewer regions",
+            )
+        )
 
 
 class Settings(TargetSettings):
@@ -273,6 +360,23 @@ class Settings(TargetSettings):
     @property
     def restricted_address_users(self) -> list[str]:
         return self.wire_server_users
+
+    @pydantic.model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        return self.without(
+            Fault(
+                self.security_type != "Standard" and self.generation != 2,
+                ("security_type",),
+                f"{self.security_type} requires UEFI, which machines of generation {self.generation} do not have",
+                "write generation: 2",
+            ),
+            Fault(
+                self.key_vault and not self.build_resource_group,
+                ("key_vault",),
+                "Packer looks for the vault in the build's resource group, which is a temporary one",
+                "set build_resource_group to the vault's, or leave key_vault out",
+            ),
+        )
 
     def build_json(self) -> dict[str, object]:
         """Without the base image, which the lock pins, what is in the image, and the number of the gallery version."""

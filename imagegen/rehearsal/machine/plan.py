@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pydantic
 
 from imagegen.rehearsal.machine.stop import Exit, StopError
-from imagegen.steps.kinds import KINDS, PLANNED_KINDS, File, Script
+from imagegen.steps.kinds import KINDS, PLANNED_KINDS, File, Script, Update
 from imagegen.steps.resource import Name, Sha256, Strict
-from imagegen.steps.update import Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

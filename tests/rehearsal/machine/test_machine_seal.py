@@ -11,6 +11,7 @@ import pytest
 
 from imagegen.base.contents import PACKER
 from imagegen.catalog.facts import table
+from imagegen.config.checks import lies_at
 from imagegen.config.model import Timeouts
 from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.clouds.aws.launch_agent import ANSWERS as ANSWERS_OF_EC2LAUNCH
@@ -40,7 +41,6 @@ from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
 from imagegen.rehearsal.machine.stock import COMPILER, IMAGE_STATE, LISTENERS, SYSPREP_STATUS
 from imagegen.rehearsal.machine.windows import SYSTEM32
-from imagegen.rules.nodes import lies_at
 from tests.rehearsal.machine.conftest import sha
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.catalog.facts import numbers, table
+from imagegen.config.checks import OWN_FLAGS
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.node.facts import is_within, read_facts
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import check_kubelet, last_values, parse_arguments
-from imagegen.rules.nodes import OWN_FLAGS
 from tests.node_support import make_machine
 
 if TYPE_CHECKING:

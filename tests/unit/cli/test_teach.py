@@ -92,7 +92,10 @@ def test_init_keeps_the_schema_that_lies_beside() -> None:
         ((*AWS, "--allow-cidr", "everybody"), '--allow-cidr: "everybody" is not a valid network'),
         (("missing/first.yaml", *AWS), "the folder missing does not exist"),
         (("first.txt", *AWS), "first.txt does not end with .yaml"),
-        ((*AWS, "--allow-cidr", "10.0.0.1/8"), "--allow-cidr: 10.0.0.1/8 has host bits set"),
+        (
+            (*AWS, "--allow-cidr", "10.0.0.1/8"),
+            "--allow-cidr: 10.0.0.1/8 is not a network: it is an address within",
+        ),
         ((*AWS, "--location", "eastus2"), "--location is for azure, which is no target"),
         ((*AWS, "--release", "2025", "--kubernetes", "1.20.1"), "windows-2025-containerd.yaml is not written"),
     ],
@@ -274,45 +277,34 @@ def test_rules_lists_all_and_shows_one() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
-GP2 = """\
-aws-gp2-speed (error)
-iops and throughput must be set only for gp3 disks.
+HEALTH = """\
+kube-proxy-health-without-kube-proxy (error)
+kube_proxy_health_checks requires kube-proxy.
 
-Why: AWS rejects this setting for a gp2 disk, whose speed depends on its size
+Why: nothing would answer at the open ports: kube_proxy is none
 
 This breaks it:
 
-    targets:
-      aws:
-        disk:
-          type: gp2
-          iops: 4000
-          throughput: 250
+    kube_proxy: none
+    kube_proxy_health_checks: true
 
-  targets.aws.disk.iops
-    hint: leave it out, or write type: gp3
-  targets.aws.disk.throughput
-    hint: leave it out, or write type: gp3
+  kube_proxy_health_checks
+    hint: remove it, or write how kube-proxy runs
 
 This does not:
 
-    targets:
-      aws:
-        disk:
-          iops: 4000
-          throughput: 250
+    kube_proxy: hostprocess
+    kube_proxy_health_checks: true
 """
 
 
 def test_a_rule_is_explained_by_an_example() -> None:
-    assert run(facts.rules, "aws-gp2-speed").stdout == GP2
-    (read,) = json.loads(run(facts.rules, "aws-gp2-speed", "--format", "json").stdout)
+    name = "kube-proxy-health-without-kube-proxy"
+    assert run(facts.rules, name).stdout == HEALTH
+    (read,) = json.loads(run(facts.rules, name, "--format", "json").stdout)
     assert (read["severity"], read["why"]) == ("error", None)
-    assert [said["path"] for said in read["example"]["says"]] == [
-        "targets.aws.disk.iops",
-        "targets.aws.disk.throughput",
-    ]
-    assert read["example"]["fine"].splitlines() == [line[4:] for line in GP2.splitlines()[-5:]]
+    assert [said["path"] for said in read["example"]["says"]] == ["kube_proxy_health_checks"]
+    assert read["example"]["fine"] == "kube_proxy: hostprocess\nkube_proxy_health_checks: true\n"
 
 
 def test_a_rule_says_its_reason_and_what_an_example_supposes() -> None:

@@ -64,8 +64,8 @@ def test_validate_for_machines(run: Callable[..., tuple[object, str, str]]) -> N
     whole = json.loads(out)
     (told,) = whole["configs"]
     assert [(warning["severity"], warning["rule"], warning["line"]) for warning in told.pop("problems")] == [
-        ("warning", "aws-open-to-everybody", 37),
-        ("warning", "azure-open-to-everybody", 41),
+        ("warning", "winrm-open-to-everybody", 37),
+        ("warning", "winrm-open-to-everybody", 41),
     ]
     assert whole["ok"]
     assert told == {
@@ -399,9 +399,9 @@ def test_validate_annotates_a_pull_request(run: Callable[..., tuple[object, str,
     assert code == 2
     place = str(file).replace("%", "%25").replace(",", "%2C")
     warning, line, _ = out.splitlines()
-    assert warning.startswith(f"::warning file={place},line=37,title=aws-open-to-everybody::")
+    assert warning.startswith(f"::warning file={place},line=37,title=winrm-open-to-everybody::")
     assert line.startswith(
-        f"::error file={place},line=39,title=aws-copy-to-build-region::targets.aws.publish.regions[0]: "
+        f"::error file={place},line=39,title=build-region-published::targets.aws.publish.regions[0]: "
     )
     assert line.endswith("%0Ahint: leave it out")
 

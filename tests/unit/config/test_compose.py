@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagegen.base.errors import ConfigError
-from imagegen.config.compose import MAX_FILES, MAX_LEVELS, compose, leading_path
+from imagegen.config.load import MAX_FILES, MAX_LEVELS, compose, leading_path
 from imagegen.config.yaml import MAX_VALUES, Place, dotted, read_yaml
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def test_a_shared_base_does_not_undo_what_stands_over_it(repository: Path, monke
         read.append(str(path))
         return read_yaml(path)
 
-    monkeypatch.setattr("imagegen.config.compose.read_yaml", counted)
+    monkeypatch.setattr("imagegen.config.load.read_yaml", counted)
     assert composed(repository, "config.yaml").data == {"a": "one", "b": "two", "c": "base"}
     assert sorted(read) == ["base.yaml", "config.yaml", "one.yaml", "two.yaml"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.config.compose import compose
+from imagegen.config.load import compose
 from imagegen.config.own_files import OwnFile, read_own_files
 from imagegen.config.yaml import Document
 

@@ -20,6 +20,9 @@ class Inner(Strict):
     colour: Annotated[Literal["red", "green"], pydantic.Field(description="The colour.")]
     size: Annotated[int, pydantic.Field(ge=1, le=9)] = 1
     on: bool = False
+    wait: Annotated[int, pydantic.Field(description="Minutes until the end.")] = 5
+    limit_s: int = 5
+    disk_gb: int = 5
 
 
 class Outer(Strict):
@@ -61,7 +64,12 @@ def problems(**changes: object) -> list[tuple[str, str, str]]:
         ({"inner": {"colour": "red", "size": "3"}}, "inner.size", "must be an integer, not a string", "write 3"),
         ({"inner": {"colour": "red", "on": "yes"}}, "inner.on", "must be true or false, not a string", "write true"),
         ({"inner": {"colour": "red", "sise": 3}}, "inner.sise", 'unknown key "sise"', 'did you mean "size"?'),
-        ({"inner": {"colour": "red", "x": 3}}, "inner.x", 'unknown key "x"', "known: colour, size, on"),
+        (
+            {"inner": {"colour": "red", "x": 3}},
+            "inner.x",
+            'unknown key "x"',
+            "known: colour, size, on, wait, limit_s, disk_gb",
+        ),
         ({"inner": {"color": "red"}}, "inner.color", 'unknown key "color"', 'did you mean "colour"?'),
         (
             {"more": {"one": {"colour": "red", "sise": 3}}},
@@ -76,6 +84,25 @@ def problems(**changes: object) -> list[tuple[str, str, str]]:
 )
 def test_words(changes: dict[str, object], path: str, message: str, hint: str) -> None:
     assert problems(**changes) == [(path, message, hint)]
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "hint"),
+    [
+        ("wait", "6h", "write 360 (minutes)"),
+        ("wait", "90s", "write 2 (minutes)"),
+        ("wait", "90", "write 90 (minutes)"),
+        ("wait", "1 day", "write 1440 (minutes)"),
+        ("wait", "soon", ""),
+        ("limit_s", "5m", "write 300 (seconds)"),
+        ("disk_gb", "80GB", "write 80 (GB)"),
+        ("size", "3 of them", "write 3"),
+    ],
+)
+def test_a_hint_for_a_number_names_its_unit(key: str, given: str, hint: str) -> None:
+    assert problems(inner={"colour": "red", key: given}) == [
+        (f"inner.{key}", "must be an integer, not a string", hint),
+    ]
 
 
 def test_a_missing_key_is_left_to_the_misspelt_one() -> None:
@@ -122,8 +149,8 @@ def test_problems_stand_below_a_place() -> None:
     ("path", "keys"),
     [
         ((), ["name", "inner", "more", "words", "either", "key_env"]),
-        (("inner",), ["colour", "size", "on"]),
-        (("more", "anything"), ["colour", "size", "on"]),
+        (("inner",), ["colour", "size", "on", "wait", "limit_s", "disk_gb"]),
+        (("more", "anything"), ["colour", "size", "on", "wait", "limit_s", "disk_gb"]),
         (("inner", "colour"), []),
     ],
 )

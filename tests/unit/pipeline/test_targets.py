@@ -159,7 +159,7 @@ def test_rules_judge_a_named_target(file: Path, load: Callable[..., Loaded]) -> 
     with pytest.raises(ConfigError) as refused:
         load(file, "targets.prod.publish.regions=[us-east-1]")
     assert [(problem.path, problem.rule) for problem in refused.value.problems] == [
-        ("targets.prod.publish.regions[0]", "aws-copy-to-build-region")
+        ("targets.prod.publish.regions[0]", "build-region-published")
     ]
 
 

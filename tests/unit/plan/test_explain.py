@@ -17,7 +17,7 @@ from imagegen.plan.explain import explain, explanation_json, explanation_lines, 
 
 if TYPE_CHECKING:
     from imagegen.plan.explain import Explanation
-    from imagegen.settle.spec import Origin
+    from imagegen.settle.facts import Origin
 
 BASE = """\
 windows: {release: "2025"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ import pytest
 from imagegen import pipeline
 from imagegen.base import contents
 from imagegen.plan import model
+from imagegen.plan.context import evaluate_steps
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, PlannedSignature, StepNotes
+from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -208,6 +211,7 @@ def _copied(folder: Path, file: str = "") -> contents.Contents:
 
 @pytest.mark.parametrize(("target", "file"), FILES, ids=[file for _, file in FILES])
 def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide, tmp_path: Path) -> None:
+    """A changed file of a step changes what the step is evaluated to, which the plan is made of."""
     content = _copied(tmp_path, file)
     with (tmp_path / file).open("ab") as stream:
         stream.write(b" ")
@@ -215,8 +219,15 @@ def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide,
     network = OF_ANOTHER_CONFIG.get(file.removeprefix("ansible-win/roles/"))
     other = OLDER if file.endswith(OF_OLDER_NODES) else DOCKER if "/docker/" in file else MAXIMAL
     config = _NETWORKS / f"{network}.yaml" if network else other
-    before = decide(config, target).decision.plan.image_id
-    assert decide(config, target, content).decision.plan.image_id != before
+    before = decide(config, target)
+    if file.startswith("packer/"):
+        assert decide(config, target, content).decision.plan.image_id != before.decision.plan.image_id
+        return
+    name, files = file.split("/")[2], before.decision.plan.image.files
+    step = evaluate_steps(before.loaded.specs[target], load_steps(content.step_roots))
+    (changed,) = [one for one in step if one.step.name == name]
+    digests = {path: hashlib.sha256(text).hexdigest() for path, text in changed.texts.items()}
+    assert {path: digest for path, digest in digests.items() if files.get(path) != digest}
 
 
 def test_the_script_of_failed_builds_changes_no_image(decide: Decide, tmp_path: Path) -> None:

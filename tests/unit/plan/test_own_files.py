@@ -8,7 +8,7 @@ import pytest
 
 from imagegen.base.contents import SHIPPED
 from imagegen.catalog.facts import paths, table
-from imagegen.rules.nodes import lies_at
+from imagegen.config.checks import lies_at
 from imagegen.steps.model import load_steps
 from tests.conftest import REPOSITORY
 

@@ -147,7 +147,7 @@ def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stag
 
 
 def test_a_run_has_a_secret_of_its_own_in_a_vault_that_is_there(stage: Stage) -> None:
-    plan = plan_of(key_vault=VAULT)
+    plan = plan_of(key_vault=VAULT, build_resource_group="builds")
     names = [
         provider.build_variables(plan, dataclasses.replace(stage.run, id=name))["key_vault_secret"]
         for name in (DEAD, LIVING)
@@ -170,7 +170,7 @@ def put_secret(stage: Stage, name: str = SECRET) -> int:
 
 
 def test_the_builders_certificate_goes_from_the_vault(stage: Stage) -> None:
-    plan, variables = plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
+    plan, variables = plan_of(key_vault=VAULT, build_resource_group="builds"), {"key_vault_secret": SECRET}
     assert put_secret(stage) == 200
     provider.clean_up(plan, variables, stage.run, stage.console)
     # A vault keeps what is deleted, and with it the name: hence one of each run's own.
@@ -182,7 +182,7 @@ def test_the_builders_certificate_goes_from_the_vault(stage: Stage) -> None:
 
 
 def test_a_certificate_that_may_not_be_deleted_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, variables = plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
+    plan, variables = plan_of(key_vault=VAULT, build_resource_group="builds"), {"key_vault_secret": SECRET}
     put_secret(stage)
     vaults = "imagegen.rehearsal.clouds.azure.vaults"
     monkeypatch.setattr(f"{vaults}._permits", lambda _policy, _who, permission: permission != "delete")

@@ -15,8 +15,7 @@ import pytest
 from imagegen import pipeline
 from imagegen.base.canonical import canonical
 from imagegen.render import PLAN_VERSION, bundle_zip, guest_plan
-from imagegen.steps.kinds import KINDS, PLANNED_KINDS
-from imagegen.steps.update import ENGINE_MODULE
+from imagegen.steps.kinds import ENGINE_MODULE, KINDS, PLANNED_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

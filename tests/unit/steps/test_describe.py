@@ -7,8 +7,7 @@ import pytest
 from imagegen.config.fields import keys
 from imagegen.config.yaml import parse_yaml
 from imagegen.plan import loading
-from imagegen.steps.describe import describe_step, step_lines
-from imagegen.steps.describe_kinds import describe_kind, kind_lines
+from imagegen.steps.describe import describe_kind, describe_step, kind_lines, step_lines
 from imagegen.steps.kinds import KINDS
 
 STEPS = loading.load_steps()

@@ -43,10 +43,6 @@ def names(found: list[tuple[str, dict[str, Any]]]) -> list[str]:
     return [fields["name"] for kind, fields in found if kind == "image"]
 
 
-def test_without_images_nothing_is_pulled() -> None:
-    assert "images" not in steps()
-
-
 def test_the_drive_is_extended_before_anything_is_pulled() -> None:
     """Drive C of a cloud's small disk has 30 GB, whatever the config says of the disk: base images would not fit."""
     kinds = [kind for kind, _ in resources(images=[APP], windows={"release": "2022", "container_images": [CORE]})]
@@ -127,11 +123,6 @@ def test_only_the_pause_image_is_pinned(containerd: str, pins: bool) -> None:
         if kind == "image"
     }
     assert [*found.values()] == [pins, False]
-
-
-def test_containerd_and_crictl_are_there_before() -> None:
-    order = [*steps(images=[APP])]
-    assert order.index("images") > max(order.index("containerd"), order.index("kubernetes"))
 
 
 def test_only_allowed_places_are_asked_for_an_image() -> None:

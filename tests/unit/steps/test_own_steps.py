@@ -9,7 +9,7 @@ import pytest
 from imagegen import pipeline
 from imagegen.base.contents import SHIPPED
 from imagegen.base.errors import ConfigError
-from imagegen.config.compose import compose
+from imagegen.config.load import compose
 from imagegen.plan import loading
 from imagegen.steps.model import load_steps, with_own_steps
 

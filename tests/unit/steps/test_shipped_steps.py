@@ -21,10 +21,9 @@ from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
 from imagegen.settle.spec import settle
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
-from imagegen.steps.kinds import KINDS, Environment, File
+from imagegen.steps.kinds import ENGINE_MODULE, KINDS, Environment, File
 from imagegen.steps.model import load_steps
 from imagegen.steps.release_record import SOURCE
-from imagegen.steps.update import ENGINE_MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,7 +69,7 @@ ASKED: dict[str, Any] = {
         "install_path": "C:\\opt\\kube",
         "source": "node-tarball",
         "service_manager": "nssm",
-        "feature_gates": {"WindowsHostNetwork": True, "GracefulNodeShutdown": False},
+        "feature_gates": {"OneGate": True, "OtherGate": False},
         "kubelet_flags": {"node-labels": 'a=b,c="d e"', "max-pods": "60"},
         "pause_image": "registry.example.com/pause:3.10.2",
     },
@@ -197,13 +196,6 @@ def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str
     old = {path: text for step in plain for path, text in step.texts.items()}
     texts = {path: text for step in other for path, text in step.texts.items() if old.get(path) != text}
     return labels, {path: text.decode() for path, text in texts.items()}
-
-
-def test_order() -> None:
-    for evaluated in EVALUATED.values():
-        assert [item.step.name for item in evaluated] == [
-            *("system", "containerd", "kubernetes", "cloudbase-init", "release-record")
-        ]
 
 
 def _leaves(value: Any, path: YamlPath = ()) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a context

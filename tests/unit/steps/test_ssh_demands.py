@@ -29,21 +29,6 @@ def found(asked: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(draft.kind, draft.fields) for draft in ssh_step(asked).drafts]
 
 
-def test_the_server_of_windows_is_added_by_a_script() -> None:
-    """Windows Update serves no network logon. A release that has the server needs nothing."""
-    resources = found(CAPABILITY)
-    assert resources[0] == ("directory", {"path": FOLDER})
-    assert resources[1][1]["path"] == rf"{FOLDER}\add-ssh-server.ps1"
-    kind, command = resources[2]
-    assert (kind, command["program"], command["arguments"]) == ("command", POWERSHELL, SCRIPT)
-    assert command["unless"]["arguments"] == f"{SCRIPT} -Show"
-    (expression,) = command["unless"]["matches"]
-    assert [bool(re.search(expression, f"installed={said}\r\n")) for said in ("True", "False", "Truer")] == [
-        *(True, False, False)
-    ]
-    assert ssh_step(CAPABILITY).requests == {}
-
-
 TAGS = {
     "9.4.0.0": "v9.4.0.0p1-Beta",
     "9.5.0.0p1": "v9.5.0.0p1-Beta",

@@ -10,7 +10,7 @@ from imagegen.rehearsal.machine.wins import list_programs
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 from imagegen.rehearsal.releases import find_published
 from tests.samples_support import CASES, make, texts
-from tests.unit.steps.test_node_demands import ONLY_SYSTEM_AND_ADMINISTRATORS, evaluated
+from tests.unit.steps.test_node_demands import evaluated
 
 if TYPE_CHECKING:
     from imagegen.steps.evaluate import EvaluatedStep
@@ -24,38 +24,6 @@ def wins_step(version: str = "0.4.11", **asked: Any) -> EvaluatedStep:  # noqa: 
     steps = evaluated("1.22.17", "1.6.39", wins=section, **{"kube_proxy": "none", **asked})
     (step,) = [step for step in steps if step.step.name == "wins"]
     return step
-
-
-def test_nobody_else_decides_what_runs_as_system() -> None:
-    """The folder is closed before it has a configuration, and before the service reads it."""
-    found = [(draft.kind, draft.fields) for draft in wins_step().drafts]
-    assert found[:2] == [
-        ("directory", {"path": FOLDER}),
-        ("acl", {"path": FOLDER, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}),
-    ]
-    assert found[2][1]["path"] == rf"{FOLDER}\config"
-    assert found[-1][0] == "service"
-
-
-def test_wins_is_a_service_that_comes_back() -> None:
-    service = wins_step().drafts[-1].fields
-    assert service["name"] == "rancher-wins"
-    assert service["command"] == r"C:\k\wins.exe srv app run"
-    assert (service["start"], service["state"], service["recovery"]["restart_after_s"]) == ("automatic", "running", 10)
-
-
-def test_the_texts_of_its_events_can_be_read() -> None:
-    """As `wins srv app run --register` makes the source of its events."""
-    values = {
-        draft.fields["name"]: (draft.fields["type"], draft.fields["data"])
-        for draft in wins_step().drafts
-        if draft.kind == "registry" and draft.fields["key"] == SOURCE
-    }
-    assert values == {
-        "CustomSource": ("DWord", 1),
-        "EventMessageFile": ("ExpandString", r"%SystemRoot%\System32\EventCreate.exe"),
-        "TypesSupported": ("DWord", 7),
-    }
 
 
 @pytest.mark.parametrize("version", ["0.0.4", "0.4.11", "0.15.0"])
@@ -85,8 +53,8 @@ FLANNEL = (r"C:\k\flannel\setup.exe", r"C:\k\flannel\flanneld.exe")
         ({"kube_proxy": "wins", "cni": {"plugin": "flannel"}}, (KUBE_PROXY, *FLANNEL)),
         ({"kube_proxy": "wins", "cni": {"plugin": "win-bridge"}}, (KUBE_PROXY,)),
         (
-            {"kubernetes": {"version": "1.22.17", "install_path": r"D:\kube"}, "cni": {"plugin": "flannel"}},
-            (r"D:\kube\flannel\setup.exe", r"D:\kube\flannel\flanneld.exe"),
+            {"kubernetes": {"version": "1.22.17", "install_path": r"C:\opt\kube"}, "cni": {"plugin": "flannel"}},
+            (r"C:\opt\kube\flannel\setup.exe", r"C:\opt\kube\flannel\flanneld.exe"),
         ),
     ],
 )

@@ -13,7 +13,7 @@ from imagegen.rehearsal.machine.signatures import check_signature
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.steps.certificate import Certificate
+    from imagegen.steps.kinds import Certificate
 
 
 def get(machine: Machine, wanted: Certificate) -> Facts | None:

@@ -10,7 +10,7 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.steps.firewall import Firewall
+    from imagegen.steps.kinds import Firewall
 
 
 def get(machine: Machine, wanted: Firewall) -> Facts | None:

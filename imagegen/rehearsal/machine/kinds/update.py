@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.updates import Ended
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.steps.update import Update
+    from imagegen.steps.kinds import Update
 
 FOLDER = HOME + r"\updates"
 KEPT = FOLDER + r"\winhttp.txt"
