@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 import pydantic
 
-from imagegen.base.contents import Contents, StepRoot, read_folder
+from imagegen.base.contents import ROLES, Contents, StepRoot, read_folder
 from imagegen.base.errors import ConfigError, Problem
 from imagegen.config.problems import model_problems, nearest, quoted
 from imagegen.config.yaml import Document, read_yaml
@@ -223,6 +223,16 @@ def load_steps(roots: Sequence[StepRoot]) -> dict[str, Step]:
 
 
 def _load_step(folder: Path, shown_as: str) -> Step:
+    """A step. The shipped ones do not change while imagegen runs: they are read once for all configs and targets."""
+    return _read_shipped_step(folder, shown_as) if folder.is_relative_to(ROLES) else _read_step(folder, shown_as)
+
+
+@functools.cache
+def _read_shipped_step(folder: Path, shown_as: str) -> Step:
+    return _read_step(folder, shown_as)
+
+
+def _read_step(folder: Path, shown_as: str) -> Step:
     document = read_yaml(folder / "meta/step.yml", f"{shown_as}/meta/step.yml")
     try:
         return Step(folder.name, folder, shown_as, StepMeta.model_validate(document.data), document)
