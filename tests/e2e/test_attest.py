@@ -43,7 +43,7 @@ def value(option):
     return pathlib.Path(sys.argv[sys.argv.index(option) + 1])
 
 pathlib.Path(__file__).with_name("argv.json").write_text(json.dumps(sys.argv[1:]))
-statement = Statement.model_validate(json.loads(value("--statement").read_bytes()))
+statement = Statement(json.loads(value("--statement").read_bytes()))
 envelope = json.loads(sign(statement, read_signing_key(value("--key").read_bytes(), "key", None)))
 media_type = "application/vnd.dev.sigstore.bundle.v0.3+json"
 material = {{"publicKey": {{"hint": "x"}}}}
