@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from imagegen.boot.node import Finding, Node
 
 SERVICE: Final = "cloudbase-init"
-KEYS_PLUGIN: Final = "SetUserSSHPublicKeysPlugin"
 HOST_NAME_PLUGIN: Final = "SetHostNamePlugin"
 # SetupComplete.cmd writes the output of first-boot.ps1 to it.
 FIRST_BOOT_LOG: Final = r"C:\Windows\Setup\Scripts\first-boot.log"
