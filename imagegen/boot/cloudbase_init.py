@@ -208,7 +208,7 @@ SETUP: Final = Check("setup", "Windows Setup ended, and SetupComplete.cmd ran to
 CHECKS: Final = (
     Check("cloudbase-init", "cloudbase-init ran once and ended", _cloudbase_init),
     Check("user-data", "the user data ran", _user_data),
-    Check("ready", "the cloud takes the machine for ready", _ready),
+    Check("ready", "the cloud has nothing against the machine", _ready),
     Check("host-name", "the host name is the cloud's", _host_name),
     Check(
         "signed-scripts",

@@ -232,7 +232,7 @@ CHECKS: Final = (
         "pod-network",
         "the network plugin finds its programs and its network",
         _pod_network,
-        lambda spec: bool(spec.facts.cni_files),
+        lambda spec: bool(spec.facts.cni_files) and spec.config.cni.plugin != "none",
     ),
     Check(
         "wins",

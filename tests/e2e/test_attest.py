@@ -69,7 +69,8 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder, nodes = tmp_path_factory.mktemp("built"), list[Boot]()
+    folder = tmp_path_factory.mktemp("built")
+    nodes: list[Boot] = []
 
     def boot(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the original has them
         nodes.append(boot_image(*arguments, **named))
