@@ -61,5 +61,5 @@ def configure(image: Image, runner: Runner, user_data: bytes, **options: str) ->
     with LinkLocal(platform.hosts) as link:
         node = Node(machine, instance, platform, agents=agents, programs={}, runner=runner, proxy=link.url)
         node.start_first()
-    log = machine.files.read(_LOG).decode("utf-8", "replace")
+    log = machine.files.read(_LOG).decode("utf-8", "replace") if machine.files.is_file(_LOG) else ""
     return Configured(machine, log, node.runs.console, tuple(node.runs.unknown), tuple(node.runs.crashes))
