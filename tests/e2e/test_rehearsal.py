@@ -517,7 +517,7 @@ def test_a_signal_between_two_children_leaves_nothing(tmp_path: Path, name: str)
     _assert_nothing_left(environ)
 
 
-@pytest.mark.parametrize(("boots", "named"), [(True, "cmd, PowerShell"), (False, "did not run")])
+@pytest.mark.parametrize(("boots", "named"), [(True, "kubeadm, kubelet"), (False, "did not run")])
 def test_what_is_not_checked_depends_on_the_boot(boots: bool, named: str) -> None:
     told = rehearse._make_note(loaded().specs["aws"], Cost(), boots=boots)["not_checked"]
     assert isinstance(told, list)
