@@ -175,8 +175,8 @@ class Node(Protocol):
     def image_fault(self, name: str) -> str:
         """The same of a container of an image."""
 
-    def images(self) -> Mapping[str, str]:
-        """The digests of the container images on the disk, by their names."""
+    def image_digest(self, name: str) -> str:
+        """The digest of a container image on the disk. Empty if it is not there."""
 
     def was_in_image(self, path: str) -> bool:
         """Whether the image already had a file."""

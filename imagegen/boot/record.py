@@ -114,9 +114,8 @@ def _wrong_products(node: Node, record: _Record) -> Iterator[str]:
 
 
 def _wrong_images(node: Node, record: _Record) -> Iterator[str]:
-    there = node.images() if record.images else {}
     for name, digest in record.images.items():
-        if there.get(name) != digest:
+        if node.image_digest(name) != digest:
             yield f"{name} is not there with the digest {digest}"
 
 

@@ -15,8 +15,6 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
 
@@ -46,8 +44,9 @@ class _ContainerdImages:
         labels = self._store.images()[str(ImageName.parse(self.sandbox))]["labels"]
         return self._pins and labels.get(PINNED[0]) != PINNED[1]
 
-    def digests(self) -> Mapping[str, str]:
-        return {name: image["target"] for name, image in self._store.images().items()}
+    def digest(self, name: str) -> str:
+        found = self._store.images().get(name)
+        return str(found["target"]) if found else ""
 
 
 class _DockerImages:
@@ -68,8 +67,8 @@ class _DockerImages:
     def may_be_deleted(self) -> bool:
         return False
 
-    def digests(self) -> Mapping[str, str]:
-        return self._store.ids()
+    def digest(self, name: str) -> str:
+        return self._store.ids().get(docker_store.spell(ImageName.parse(name)), "")
 
 
 Store = _ContainerdImages | _DockerImages

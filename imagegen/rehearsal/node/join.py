@@ -31,6 +31,7 @@ _GROUP: Final = "kubeadm.k8s.io/"
 _SERVICE: Final = "kubelet"
 _FLAGS: Final = "kubeadm-flags.env"
 _ARGUMENTS_FILE: Final = re.compile(r"(?i)-ArgumentsFile (\S+)")
+_NOT_RUN: Final = "what kubeadm and kubelet do: the join was taken as run"
 _SCRIPT: Final = re.compile(r"(?i)-File (\S+)")
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -52,12 +53,12 @@ class _Configuration:
 
 def make_kubeadm(nodes: dict[str, str], sockets: Sequence[str], unchecked: list[str]) -> Program:
     """kubeadm.exe, which adds to `nodes` the address that kubelet is told, by the node's name. `sockets` are those of
-    the machine's container runtime. `unchecked` gets the script of kubelet's service, which is taken as run."""
+    the machine's container runtime. `unchecked` gets what is taken as run."""
 
     def run(process: Process) -> Ended:
         try:
             nodes.update(_join(process, sockets))
-            unchecked.append(f"what the script {_find_script(process.machine)} does")
+            unchecked.extend((_NOT_RUN, f"what the script {_find_script(process.machine)} does"))
         except (_JoinError, RefusedByWindows) as error:
             return Ended(1, f"error execution phase kubelet-start: {error}\n")
         return Ended(0, "This node has joined the cluster\n")
