@@ -93,9 +93,10 @@ test: check check-rehearsal ## Run all tests: the fast ones, then whole rehearsa
 	$(IMAGEGEN) tools
 	$(PYTEST) -q -n 4 -m e2e
 
-.PHONY: losses
-losses: $(STAMP) ## Take each resource out of the plans, build, boot a node, and check what it lost.
-	$(PYTEST) -q -n 2 tests/losses/losses.py
+# Each image is booted, and random tests run thousands of examples.
+.PHONY: nightly-tests
+nightly-tests: $(STAMP) ## Boot a node from every kind of image, and run the random tests with all their examples.
+	IMAGEGEN_NIGHTLY=1 $(PYTEST) -q -n 2 -m e2e tests/e2e/test_boot_matrix.py tests/e2e/test_random_faults.py tests/unit/config/test_generated_configs.py
 
 .PHONY: archive-mutants
 archive-mutants: $(STAMP) ## Change 2,000 archives at random, and compare what is read with what bsdtar unpacks.

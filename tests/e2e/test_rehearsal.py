@@ -453,7 +453,7 @@ def _boot(captured: Machine, folder: Path, timeout_s: float) -> dict[str, Any]:
     scratch = folder / "scratch"
     scratch.mkdir()
     runner = Runner(scratch, os.environ, timeout_s=timeout_s)
-    sandbox = cast("Sandbox", types.SimpleNamespace(captured=captured, bundle=None))
+    sandbox = cast("Sandbox", types.SimpleNamespace(captured=captured))
     try:
         rehearse._boot(
             sandbox, loaded().specs["aws"], runner, folder, make_console(plain=True, quiet=True), {"winrm": 1}
@@ -517,7 +517,7 @@ def test_a_signal_between_two_children_leaves_nothing(tmp_path: Path, name: str)
     _assert_nothing_left(environ)
 
 
-@pytest.mark.parametrize(("boots", "named"), [(True, "cmd, PowerShell"), (False, "did not run")])
+@pytest.mark.parametrize(("boots", "named"), [(True, "kubeadm, kubelet"), (False, "did not run")])
 def test_what_is_not_checked_depends_on_the_boot(boots: bool, named: str) -> None:
     told = rehearse._make_note(loaded().specs["aws"], Cost(), boots=boots)["not_checked"]
     assert isinstance(told, list)

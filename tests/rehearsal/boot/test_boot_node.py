@@ -58,10 +58,6 @@ def test_what_nobody_handles_ends_the_boot_by_name(aws: Machine, error: Exceptio
     node = make_node(aws, fail(error))
     assert not node.start_again()
     assert (node.runs.unknown, node.runs.was_interrupted) == ([text], True)
-    later = make_node(aws, list)
-    aws.later(1, fail(error))
-    assert not later.pass_time(lambda: False, 5)
-    assert (later.runs.unknown, later.runs.was_interrupted) == ([text], True)
 
 
 PROGRAM, OTHER = r"C:\own\own.exe", r"C:\own\other.exe"
