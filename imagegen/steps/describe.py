@@ -3,12 +3,13 @@
 import dataclasses
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from imagegen.catalog.facts import paths
 from imagegen.config.fields import Key, keys
 from imagegen.settle.facts import Facts
+from imagegen.steps.effects import EFFECTS, NONE
 from imagegen.steps.evaluate import ALWAYS
 from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import Step
@@ -53,6 +54,8 @@ class Change:
     """`first-boot` if a node may change it after its first boot."""
     reason: str
     """The comment of the step."""
+    effects: tuple[str, ...]
+    """What its script makes: kind and label; or why it makes nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +133,19 @@ def _changes(step: Step) -> Iterator[Change]:
             each=entry.get("each"),
             until=entry.get("until") if KINDS[kind].outlives_sealing else FIRST_BOOT,
             reason=_comment_above(lines, step.resources.place((index,)).line),
+            effects=tuple(_effects(entry.get("effects", ()))),
         )
+
+
+def _effects(declared: Mapping[str, str] | Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if isinstance(declared, Mapping):
+        yield f"no effects: {declared[NONE]}"
+        return
+    for one in declared:
+        kind = next(name for name in one if name in EFFECTS)
+        label = _with_paths(EFFECTS[kind].model_construct(**one[kind]).label)
+        each = f", for each of {one['each']}" if "each" in one else ""
+        yield f"effect: {kind} {label}{each}"
 
 
 def _with_paths(label: str) -> str:
@@ -207,6 +222,7 @@ def _change_lines(change: Change, width: int) -> Iterator[str]:
         "" if change.when == ALWAYS else f"if {change.when}",
         f"for each of {change.each}" if change.each else "",
         UNTIL_FIRST_BOOT if change.until else "",
+        *change.effects,
     ]
     yield f"  {change.kind:<11} {change.label}"
     yield from (line for note in notes if note for line in _wrapped(note, width, " " * 14, " " * 16))

@@ -25,6 +25,13 @@ class Windows(Strict):
     build: int
 
 
+class PlannedEffect(Strict):
+    """What must be so after a script ran."""
+
+    kind: str
+    fields: dict[str, Any]
+
+
 class Entry(Strict):
     """One resource as it stands in the plan."""
 
@@ -32,6 +39,7 @@ class Entry(Strict):
     kind: str
     fields: dict[str, Any]
     until: Literal["first-boot"] | None
+    effects: list[PlannedEffect]
 
 
 class Step(Strict):
