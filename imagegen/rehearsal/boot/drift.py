@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.boot.upkeep import Drift
 from imagegen.rehearsal.expected import BUNDLE_PATH
-from imagegen.rehearsal.machine.engine import run_entry
-from imagegen.rehearsal.machine.inspection import CHECK_MARK
+from imagegen.rehearsal.machine.engine import CHECK_MARK, run_entry
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.expected import Expected

@@ -47,11 +47,6 @@ def find_leftovers(image: Machine, provider: str) -> Iterator[str]:
         task = image.tasks.task(name)
         if task and (not task.triggers or fnmatch.fnmatchcase(name.lower(), _TASKS_OF_PACKER)):
             yield f"task {name}"
-    yield from (f"entries in event log {name}" for name in sorted(image.event_logs))
-    if image.replaced_components:
-        yield "components that updates have replaced"
-    if agents.trims and image.volume.holds_deleted:
-        yield "blocks of deleted files"
 
 
 def _files(image: Machine, agents: Agents) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.boot import facts
 from imagegen.boot.guarded import Guarded, find_guard
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, effective
-from imagegen.rehearsal.machine.inspection import FIRST_BOOT_LOG
+from imagegen.rehearsal.machine.engine import FIRST_BOOT_LOG
 from imagegen.rehearsal.machine.programs import check_can_run, log_file, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.script_policy import runs_only_signed

@@ -14,13 +14,10 @@ import pydantic
 
 from imagegen.boot.sealed import ReleaseRecord, Sealed
 from imagegen.rehearsal.boot.leftovers import find_leftovers
-from imagegen.rehearsal.machine import docker_store
-from imagegen.rehearsal.machine.container_store import open_store
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.programs import programs
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.steps.image_name import ImageName
 from imagegen.steps.resource import ImageDigest, Sha256, Strict, WindowsPath
 
 if TYPE_CHECKING:
@@ -90,7 +87,7 @@ def _look_at_record(machine: Machine, image: Image) -> ReleaseRecord:
         *_wrong_files(machine, record),
         *_wrong_products(machine, record),
         *_wrong_versions(machine, record),
-        *_wrong_images(machine, record, with_docker=image.docker is not None),
+        *_wrong_images(machine, record),
         *_unnamed(machine, image, record),
     )
     return ReleaseRecord(failure="", wrong=found)
@@ -163,18 +160,10 @@ def _is_of(shown: str, wanted: str) -> bool:
     return _is_version(shown, wanted) or bool(re.fullmatch(re.escape(shown) + "[a-z-].*", wanted))
 
 
-def _wrong_images(machine: Machine, record: _Record, *, with_docker: bool) -> Iterator[str]:
+def _wrong_images(machine: Machine, record: _Record) -> Iterator[str]:
     if not record.images:
         return
-    try:
-        if with_docker:
-            ids = docker_store.open_docker(machine).ids()
-            there = {name: ids.get(docker_store.spell(ImageName.parse(name))) for name in record.images}
-        else:
-            there = {name: image["target"] for name, image in open_store(machine).images().items()}
-    except RefusedByWindows as refusal:
-        yield f"its container images are not there: {refusal}"
-        return
+    there = {name: image.digest for name, image in machine.images.items()}
     for name, digest in record.images.items():
         if there.get(name) != digest:
             yield f"{name} is not there with the digest {digest}"

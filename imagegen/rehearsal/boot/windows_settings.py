@@ -82,7 +82,7 @@ def _find_scanned(machine: Machine, wanted: Wanted, layout: Mapping[str, str]) -
     """The programs whose file access Defender scans."""
     if not machine.defender.answers:
         return
-    excluded = {process.lower() for process in machine.defender.excluded_processes}
+    excluded = {process.lower() for process in machine.defender.processes}
     for folder, name in wanted.unscanned:
         path = rf"{layout[folder]}\{name}"
         if path.lower() not in excluded:

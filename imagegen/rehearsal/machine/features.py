@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 SERVICING = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing"
 REBOOT_PENDING = SERVICING + r"\RebootPending"
-# The engine's volatile key: a phase that needs a restart has finished since Windows started.
-RESTART_KEY = r"HKLM:\SOFTWARE\imagegen-restart"
 
 
 class Features:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pydantic
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.steps.resource import Resource
+
+
+HOME: Final = r"C:\ProgramData\imagegen"
+UNPACKED: Final = rf"{HOME}\bundle"
+PLAN: Final = "plan.json"
 
 
 class Windows(Strict):
@@ -115,6 +120,7 @@ class Item:
     kind: str
     resource: Resource
     until: str | None
+    effects: tuple[PlannedEffect, ...] = ()
 
     def failure(self, reason: str) -> str:
         """The message of a failure, with step and resource."""
@@ -152,6 +158,7 @@ def _items(plan: Plan) -> Iterator[Item]:
                     kind=entry.kind,
                     resource=_resource(plan, step, entry),
                     until=entry.until,
+                    effects=tuple(entry.effects),
                 )
 
 

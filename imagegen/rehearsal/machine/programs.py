@@ -15,6 +15,8 @@ from imagegen.rehearsal.machine.sshd import SSHD, read_settings, start_sshd
 from imagegen.rehearsal.machine.wins import WINS, check_wins
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imagegen.rehearsal.machine.features import Features
     from imagegen.rehearsal.machine.files import Files
 
@@ -179,6 +181,13 @@ def read_containerd_config(files: Files, command: str) -> dict[str, Any]:
             for imported in (path for pattern in config.get("imports", []) for path in _matching(files, pattern)):
                 _add_settings(config, _read_toml(files, imported), merges=config.get("version", 1) > _REPLACING)
     return config
+
+
+def sandbox_image(config: Mapping[str, Any]) -> str:
+    """The image of every pod's sandbox. Empty if the configuration has none, and containerd takes its own."""
+    plugins = config.get("plugins", {})
+    section = plugins.get("io.containerd.cri.v1.images") or plugins.get("io.containerd.grpc.v1.cri") or {}
+    return str(section.get("pinned_images", {}).get("sandbox") or section.get("sandbox_image") or "")
 
 
 def _add_settings(into: dict[str, Any], more: dict[str, Any], *, merges: bool, depth: int = 0) -> None:

@@ -8,8 +8,8 @@ import pydantic
 
 from imagegen.rehearsal.machine.access import EVERYONE, SYSTEM
 from imagegen.rehearsal.machine.firewall import Rule
-from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.seal import SETUP_SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

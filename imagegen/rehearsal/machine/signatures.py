@@ -1,4 +1,4 @@
-"""Authenticode on the machine: what Get-AuthenticodeSignature shows of a file's real bytes, and the engine's check.
+"""Authenticode on the machine: what Get-AuthenticodeSignature shows of a file's real bytes.
 
 The first signature of a file counts: Windows PowerShell shows no other. The roots are those of the machine's own store.
 Nothing is revoked, because the machine reaches no list.
@@ -7,7 +7,6 @@ Nothing is revoked, because the machine reaches no list.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +15,9 @@ from imagegen.authenticode.model import Trust, TrustedRoot, Verdict
 from imagegen.authenticode.root_list import read_public_roots
 from imagegen.authenticode.verify import verify
 from imagegen.rehearsal.machine.certificates import DISALLOWED, ROOT
-from imagegen.rehearsal.machine.stop import Exit, StopError
 
 if TYPE_CHECKING:
     from imagegen.authenticode import model
-    from imagegen.rehearsal.machine.kinds.kind import Supplies
-    from imagegen.rehearsal.machine.plan import Signature
     from imagegen.rehearsal.machine.windows import Machine
 
 VALID: Final = "Valid"
@@ -61,44 +57,6 @@ def show_signature(machine: Machine, data: bytes, name: str) -> Shown:
     if lacks_root and machine.fetches_roots and _fetch_roots(machine, first):
         return show_signature(machine, data, name)
     return Shown(_STATUS.get(first.verdict, _OTHER), first.reason, first.signer)
-
-
-def check_signature(machine: Machine, data: bytes, name: str, supplies: Supplies) -> None:
-    """The engine's check of a file before it comes into its place. What it found is kept for the report."""
-    sha256 = hashlib.sha256(data).hexdigest()
-    if supplies.signatures and sha256 not in supplies.signatures:
-        reason = "the plan requires signatures, and knows no file with these bytes"
-        raise StopError(Exit.WRONG_BYTES, f"{name} has the sha256 {sha256}: {reason}")
-    wanted = supplies.signatures.get(sha256)
-    if wanted is None or wanted.hidden is not None:
-        return
-    if fault := _find_fault(machine, show_signature(machine, data, name), wanted):
-        raise StopError(Exit.WRONG_BYTES, f"{name} {fault}")
-    supplies.checked.add(sha256)
-
-
-def _find_fault(machine: Machine, found: Shown, wanted: Signature) -> str:
-    subject = found.signer.subject if found.signer else ""
-    if found.status == VALID:
-        same = found.signer is not None and found.signer.sha256.lower() == wanted.thumbprint
-        return "" if same else f"is signed by {subject}, not with the certificate of {wanted.signer} in the plan"
-    if found.status == NOT_SIGNED:
-        return f"is not signed, and the plan has a signature of {wanted.signer}"
-    if found.status == _MISMATCH:
-        return f"was changed after {wanted.signer} signed it"
-    if found.status == _DISTRUSTED:
-        return f"is signed by {subject}, which this Windows distrusts"
-    known = {root.certificate.sha256.lower() for root in _roots(machine)}
-    for how, root, thumbprint in (
-        ("signed", wanted.root, wanted.root_thumbprint),
-        ("timestamped", wanted.timestamp_root, wanted.timestamp_root_thumbprint),
-    ):
-        if root is not None and thumbprint not in known:
-            return (
-                f"is {how} below {root}, a root that this machine neither has nor could fetch: save the certificate"
-                f" with the sha256 {thumbprint} beside the config, and add windows.trusted_roots: [FILE]"
-            )
-    return f"has a signature of {subject} that Windows does not accept ({found.status}): {found.message}"
 
 
 def _roots(machine: Machine) -> tuple[TrustedRoot, ...]:

@@ -20,10 +20,10 @@ class Exit(enum.IntEnum):
 class StopError(Exception):
     """Ends the run of the engine."""
 
-    def __init__(self, code: Exit, reason: str) -> None:
+    def __init__(self, code: Exit, reason: str, *, about: str = "") -> None:
+        """`about` is the name of an artifact."""
         super().__init__(reason)
-        self.code = code
-        self.reason = reason
+        self.code, self.reason, self.about = code, reason, about
 
 
 class KilledError(Exception):

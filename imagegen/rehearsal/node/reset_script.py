@@ -12,7 +12,7 @@ from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, CREATOR_OWNER, SYSTEM, USERS, write
 from imagegen.rehearsal.machine.files import parent
-from imagegen.rehearsal.machine.kinds.acl import make_entry
+from imagegen.rehearsal.machine.kinds.files import make_entry
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
