@@ -32,7 +32,7 @@ from imagegen.plan import loading
 from imagegen.providers.provider import provider
 from imagegen.record.store import LocalStore
 from imagegen.rehearsal.boot.boot import boot_image
-from imagegen.rehearsal.boot.image import describe_image
+from imagegen.rehearsal.boot.booted import Image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import stand_in
@@ -66,7 +66,10 @@ _IMAGES = "that the registries and tarballs have your container images for this 
 _OWN_SCRIPTS = "what imagegen's own scripts do on Windows, which were taken as run: {}"
 _TAKEN_AS_RUN = "what your script {} does: the model machine took it as run and did not run it"
 _NOT_CHECKED_OF_BOOT = {
-    True: "Windows Setup, cmd, PowerShell, kubeadm, kubelet and containerd of the node, which are models",
+    True: (
+        "kubeadm, kubelet and the container runtime of the node, which did not run, and Windows Setup and cmd, which "
+        "are models"
+    ),
     False: "Windows Setup and the first boot of a node, which did not run",
 }
 _TIMEOUT_S = 900.0
@@ -189,7 +192,7 @@ def _boot(
     _annotate(folder, note | {"failed": {"boot": ["it did not come to its end"]}})
     try:
         with console.task(f"starting a node from the image for {spec.target}", None):
-            image = describe_image(captured, spec, sandbox.bundle)
+            image = Image(captured, spec)
             booted = boot_image(image, runner, keep_log=lambda text: write_file(log, text.encode()))
     except BuildError as error:
         _annotate(folder, note | {"failed": {"boot": [error.message, *error.details]}})

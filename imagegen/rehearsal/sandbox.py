@@ -20,7 +20,6 @@ from imagegen.fetch.cache import FOLDER_VARIABLE
 from imagegen.fetch.credentials import SIGN_IN
 from imagegen.fetch.request import place_of
 from imagegen.oci.registry_credentials import read_credentials
-from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest
 from imagegen.rehearsal.machine.engine import Outcome, run_entry
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.fetch.credentials import Ways
-    from imagegen.rehearsal.expected import Expected
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.cloud import CloudOptions
     from imagegen.rehearsal.network.machine import MachineIdentity
@@ -105,7 +103,6 @@ class Sandbox:
         self._faults: list[str] = []
         self._guests: list[tuple[RehearsedGuest, WinRMServer]] = []
         self._captured: Machine | None = None
-        self._bundle: Bundle | None = None
         self._closing = contextlib.ExitStack()
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
@@ -172,12 +169,6 @@ class Sandbox:
             return self._captured
 
     @property
-    def bundle(self) -> Bundle | None:
-        """The bundle that made the captured machine."""
-        with self._lock:
-            return self._bundle
-
-    @property
     def cost(self) -> Cost:
         """The WinRM traffic of all machines."""
         with self._lock:
@@ -201,7 +192,7 @@ class Sandbox:
         for root in read_pem(self._setup.signing_roots):
             machine.certificates.add_root(root, read_certificate(root).sha1)
         machine.fetches_roots = self._setup.reaches_windows_update
-        guest = RehearsedGuest(expected, self._effects(machine, expected))
+        guest = RehearsedGuest(expected, self._effects(machine))
         server = WinRMServer(
             guest,
             username=identity.username,
@@ -215,7 +206,7 @@ class Sandbox:
             self._guests.append((guest, server))
         return server.port
 
-    def _effects(self, machine: Machine, expected: Expected) -> Effects:
+    def _effects(self, machine: Machine) -> Effects:
         """What Packer's commands do on the machine."""
 
         def run_phase(arguments: Sequence[str], write: Write) -> int:
@@ -231,7 +222,7 @@ class Sandbox:
             with self._lock:
                 self._faults += losses
                 if outcome.exit_code == 0:
-                    self._captured, self._bundle = machine, Bundle.of_tree(expected)
+                    self._captured = machine
             return outcome
 
         return Effects(

@@ -23,8 +23,7 @@ from tests.e2e.cloudbase_init_support import VERSIONS, make_runner
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.booted import Boot
-    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.boot.booted import Boot, Image
     from imagegen.rehearsal.boot.model import GivenCertificate, Instance
 
 pytestmark = pytest.mark.e2e

@@ -452,7 +452,7 @@ def _boot(captured: Machine, folder: Path, timeout_s: float) -> dict[str, Any]:
     scratch = folder / "scratch"
     scratch.mkdir()
     runner = Runner(scratch, os.environ, timeout_s=timeout_s)
-    sandbox = cast("Sandbox", types.SimpleNamespace(captured=captured, bundle=None))
+    sandbox = cast("Sandbox", types.SimpleNamespace(captured=captured))
     try:
         rehearse._boot(
             sandbox, loaded().specs["aws"], runner, folder, make_console(plain=True, quiet=True), {"winrm": 1}

@@ -16,7 +16,7 @@ from imagegen.build import process
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from tests.conftest import REPOSITORY, load_today
-from tests.e2e.boot_support import make_checked_image
+from tests.e2e.boot_support import make_image
 from tests.e2e.rehearsal_support import DEADLINE_S, imagegen, user_environ
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ WALKS: Final = {walk.file.stem: walk for walk in _walks()}
 
 
 def _boot(folder: Path, config: loading.Loaded) -> Boot:
-    return boot_image(make_checked_image("aws", folder / "image", config), Runner(folder, os.environ))
+    return boot_image(make_image("aws", folder / "image", config), Runner(folder, os.environ))
 
 
 def test_every_config_is_a_walk() -> None:

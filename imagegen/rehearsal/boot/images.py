@@ -1,59 +1,34 @@
-"""Starts a pod of each pulled image on the booted model machine, which reaches no registry: what its runtime would say.
-
-https://github.com/containerd/containerd: internal/cri/server/sandbox_run.go and container_create.go.
-"""
+"""The container images of the booted model machine, which reaches no registry: why its runtime would start no pod."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from imagegen.boot import facts
 from imagegen.rehearsal.machine.programs import read_containerd_config, sandbox_image
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
 
 
-@dataclasses.dataclass(frozen=True)
-class Pulled:
-    """The images that the config pulls, and whether the sandbox's must be pinned. Empty if it pulls none."""
-
-    names: Sequence[str] = ()
-    pins_sandbox: bool = False
-
-
-NOTHING_PULLED: Final = Pulled()
-
-
-def describe_pulled(spec: Spec) -> Pulled:
-    config = spec.config
-    tarballs = [tarball.name for tarball in config.image_tarballs]
-    return Pulled(
-        (*config.windows.container_images, *config.images, *spec.facts.cni_images, *tarballs),
-        spec.facts.containerd_pins_images,
-    )
+def find_sandbox_fault(machine: Machine, spec: Spec) -> str:
+    """Why no sandbox starts. The sandbox's image is the one of the runtime's own settings."""
+    try:
+        config = read_containerd_config(machine.files, machine.services.command("containerd"))
+    except RefusedByWindows as refusal:
+        return str(refusal)
+    has_docker = spec.config.runtime.docker is not None
+    sandbox = (spec.config.kubernetes.pause_image or "") if has_docker else sandbox_image(config)
+    fault = find_fault(machine, sandbox)
+    is_pinned = has_docker or not spec.facts.containerd_pins_images
+    if not fault and not is_pinned and not machine.images[str(ImageName.parse(sandbox))].pinned:
+        return f"{sandbox} is not pinned, so kubelet deletes it when the disk fills up"
+    return fault
 
 
-def start_pods(machine: Machine, pulled: Pulled, docker: facts.DockerPods | None) -> Iterator[facts.Pod]:
-    """A sandbox, and a pod of each image. The sandbox's image is the one of the runtime's own settings."""
-    if not pulled.names:
-        return
-    settings = read_containerd_config(machine.files, machine.services.command("containerd"))
-    sandbox = docker.sandbox_image if docker else sandbox_image(settings)
-    failure = find_refusal(machine, sandbox)
-    if not failure and pulled.pins_sandbox and not machine.images[str(ImageName.parse(sandbox))].pinned:
-        failure = f"{sandbox} is not pinned, so kubelet deletes it when the disk fills up"
-    yield facts.Pod(image="", failure=failure)
-    for name in pulled.names:
-        yield facts.Pod(image=name, failure=find_refusal(machine, name))
-
-
-def find_refusal(machine: Machine, reference: str) -> str:
-    """Why no container of an image starts, while no registry can be reached. Empty if it does."""
+def find_fault(machine: Machine, reference: str) -> str:
+    """Why no container of the image starts. Empty if one does."""
     name = str(ImageName.parse(reference))
-    return "" if name in machine.images else f"{name} is not there, and no registry can be reached"
+    return "" if name in machine.images else f"{name} is not on the machine, and no registry can be reached"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ntpath
 import re
-import uuid
 from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.machine.ports import PROTOCOLS, PortRange
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
     # Gets the values of the form's groups.
     Act = Callable[[Machine, Mapping[str, str]], object]
 
-# The sources of events, by GUID.
-_PUBLISHERS: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WINEVT\Publishers"
-# The sources of known manifests. AgentBaker's collect-windows-logs.ps1 looks for these names.
-_MANIFESTS: Final = {
-    "ccgevents.man": "Microsoft-Windows-Containers-CCG",
-    "ccgakvpluginevents.man": "Microsoft-AKSGMSAPlugin",
-    "openssh-events.man": "OpenSSH",
-}
 POWER_PLANS: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes"
 BALANCED: Final = "381b4222-f694-41f0-9685-ff5bb260df2e"
 
@@ -40,24 +31,6 @@ def apply_command(machine: Machine, program: str, arguments: str) -> None:
     for known, form, act in _FORMS:
         if known == name and (found := re.fullmatch(form, given, re.IGNORECASE)):
             act(machine, found.groupdict())
-
-
-def read_power_plan(machine: Machine) -> str:
-    """The GUID of the active plan."""
-    return (machine.registry.text(POWER_PLANS, "ActivePowerScheme") or "").lower()
-
-
-def list_publishers(machine: Machine) -> list[str]:
-    """The names of the sources of events."""
-    registry = machine.registry
-    return sorted(registry.text(rf"{_PUBLISHERS}\{key}", "") or "" for key in registry.subkeys(_PUBLISHERS))
-
-
-def _install_manifest(machine: Machine, given: Mapping[str, str]) -> None:
-    name = ntpath.basename(given["path"]).lower()
-    key = rf"{_PUBLISHERS}\{{{uuid.uuid5(uuid.NAMESPACE_DNS, name)}}}"
-    machine.registry.make_key(key)
-    machine.registry.write(key, "", Value("String", _MANIFESTS[name]))
 
 
 def _ports(given: Mapping[str, str]) -> tuple[str, PortRange]:
@@ -104,6 +77,5 @@ _FORMS: Final[tuple[tuple[str, str, Act], ...]] = (
     ("netsh.exe", f"int ipv4 add excludedportrange {_PORTS}", _exclude),
     ("dism.exe", f"/online /english /norestart /enable-feature {_FEATURE}", _enable),
     ("dism.exe", f"/online /english /norestart /disable-feature {_FEATURE}", _disable),
-    ("wevtutil.exe", r"im (?P<path>\S.*?\.man)(?: /rf:.*)?", _install_manifest),
     ("sc.exe", r"triggerinfo (?P<service>\S+) delete", _delete_triggers),
 )

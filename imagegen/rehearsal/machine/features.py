@@ -48,10 +48,6 @@ class Features:
             )
         return self._settle(name, state, "Installed", "InstallPending")
 
-    def uninstall(self, name: str) -> bool:
-        """Whether a restart is due."""
-        return self._settle(name, self.state(name), "Available", "UninstallPending")
-
     def _settle(self, name: str, state: str, done: str, pending: str) -> bool:
         if state == done:
             return False

@@ -23,14 +23,6 @@ REFUSED: Final = 1
 """The exit code of powershell.exe if it does not run its script."""
 
 
-def runs_only_signed(machine: Machine) -> bool:
-    """Whether the policy of the machine is AllSigned."""
-    return (
-        bool(machine.registry.number(POLICY, "EnableScripts"))
-        and machine.registry.text(POLICY, "ExecutionPolicy") == ALL_SIGNED
-    )
-
-
 def check_script(machine: Machine, path: str) -> None:
     """Raise an error if PowerShell does not run the script, or does not import the module."""
     if why := find_refusal(machine, path):

@@ -80,8 +80,6 @@ def _seal(machine: Machine, agents: Agents) -> None:
         if re.fullmatch(_BUILDER_TASK, name, re.IGNORECASE):
             machine.tasks.unregister(name)
     answers = machine.files.read(agents.answer_file)
-    machine.hns.forget_all()
-    machine.routes.clear()
     machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
     if agents.state and machine.registry.has_key(agents.state):
         machine.registry.remove_key(agents.state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import datetime
@@ -15,11 +14,9 @@ from imagegen.rehearsal.machine.defender import Defender
 from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
-from imagegen.rehearsal.machine.hns import Hns
 from imagegen.rehearsal.machine.host_name import apply_host_name, read_host_name, write_host_name
 from imagegen.rehearsal.machine.optional_features import ENABLED, HYPER_V, HYPERVISOR, OptionalFeatures
 from imagegen.rehearsal.machine.ports import Ports
-from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 from imagegen.rehearsal.machine.tasks import Tasks
@@ -28,7 +25,7 @@ from imagegen.rehearsal.machine.updates import CURRENT_VERSION, REBOOT_REQUIRED,
 from imagegen.rehearsal.machine.volume import Volume
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
@@ -76,9 +73,6 @@ class Machine:
         self.optional_features = OptionalFeatures()
         self.updates = WindowsUpdate()
         self.services = Services(self.files, self.registry, self.features)
-        self.routes: dict[str, str] = {}
-        """The static routes: the next hop of each destination. They survive a restart."""
-        self.hns = Hns(self.services)
         self.firewall = Firewall()
         self.tasks = Tasks()
         self.ports = Ports()
@@ -97,14 +91,11 @@ class Machine:
         """The network adapters whose MTU was set."""
         self.refused: dict[str, str] = {}
         """The scripts that the policy of PowerShell refused since the machine was made, with the reasons."""
-        self.processes: list[str] = []
-        """The names of the processes that run and can be looked up, without .exe."""
         self.boot_count = 0
         self.up_s = 0.0
         """The time since the last start, as far as something waited for it: no wait of the model takes real time."""
         self._before_s = 0.0
         """The time before the last start."""
-        self._later: list[tuple[float, Callable[[], object]]] = []
         # Called to inject a fault: with the id of a resource before it is set, with the report before it is written.
         self.before_set: Callable[[str], None] = _undisturbed
         self.before_restart: Callable[[], None] = _undisturbed
@@ -114,11 +105,11 @@ class Machine:
         """The machine that starts from a copy of this one's disk below `root`. No fault and no hook is copied."""
         # Whatever of the machine knows its disk knows the copy's from here on.
         other = copy.deepcopy(self, {id(self.files): self.files.copy(root)})
-        other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
+        other.before_set, other.before_restart = _undisturbed, _undisturbed
         other.before_report = _undisturbed
         other.refused = {}
         other.up_s, other._before_s = 0.0, 0.0
-        other.services.on_start, other.services.slow_programs = {}, {}
+        other.services.on_start = {}
         return other
 
     @staticmethod
@@ -146,42 +137,16 @@ class Machine:
     def restart_pending(self) -> bool:
         return any(self.registry.has_key(key) for key in (REBOOT_PENDING, REBOOT_REQUIRED))
 
-    def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do something when this time has passed."""
-        self._later.append((self.up_s + seconds, action))
-
     def wait_until(self, is_so: Callable[[], bool], limit_s: float) -> bool:
-        """Let time pass until something is so, or up to the limit. Whether it is so."""
-        end = self.up_s + limit_s
-        while not is_so():
-            # Looked for each time, because an action may have one that follows it.
-            coming = min(self._later, key=lambda item: item[0], default=None)
-            if coming is None or coming[0] > end:
-                self.up_s = end
-                return is_so()
-            self._later.remove(coming)
-            self.up_s = max(self.up_s, coming[0])
-            coming[1]()
-        return True
-
-    @contextlib.contextmanager
-    def process(self, name: str) -> Iterator[None]:
-        """A process runs for as long as the block."""
-        self.processes.append(name)
-        try:
-            yield
-        finally:
-            self.processes.remove(name)
+        """Let time pass up to the limit, unless something is so already. Whether it is so."""
+        if not is_so():
+            self.up_s += limit_s
+        return is_so()
 
     @property
     def runs_hypervisor(self) -> bool:
         """Whether Windows started its hypervisor: sysprep's specialize pass and the feature let it start."""
         return self.features.nests and self.optional_features.state(HYPERVISOR) == ENABLED
-
-    def need_tool(self, name: str) -> None:
-        """Raise an error if a program of Windows is missing."""
-        if not self.files.is_file(f"{SYSTEM32}\\{name}"):
-            raise RefusedByWindows(f"cannot find {SYSTEM32}\\{name}")
 
     def restart(self) -> None:
         self.before_restart()
@@ -190,7 +155,7 @@ class Machine:
         self.optional_features.restarted()
         self.updates.restarted(self)
         apply_host_name(self.registry)
-        self._before_s, self.up_s, self._later = self.age_s, 0.0, []
+        self._before_s, self.up_s = self.age_s, 0.0
         for key in (REBOOT_PENDING, REBOOT_REQUIRED):
             if self.registry.has_key(key):
                 self.registry.remove_key(key)

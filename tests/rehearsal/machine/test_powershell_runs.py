@@ -112,12 +112,13 @@ class Run:
         self.web[url] = data
         return {"url": url, "sha256": sha(data), "size": len(data)}
 
-    def _made(self, value: Any) -> Any:
+    def _made(self, data: dict[str, Any]) -> dict[str, Any]:
         """The same with the digests of the made bytes."""
-        text = json.dumps(value)
-        for digest, data in self.digests.items():
-            text = text.replace(digest, sha(data))
-        return json.loads(text)
+        text = json.dumps(data)
+        for digest, made in self.digests.items():
+            text = text.replace(digest, sha(made))
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     def _plan(self) -> dict[str, object]:
         said = self.said

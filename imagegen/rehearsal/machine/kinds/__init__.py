@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.kinds import files, programs, settings
 from imagegen.rehearsal.machine.kinds.kind import Kind, Supplies
+from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.steps.effects import EFFECTS, MadeFile, MadeRule, MadeService, Output
 
@@ -60,6 +62,21 @@ def _apply_effect(machine: Machine, kind: str, made: Resource, paths: Sequence[s
         if not machine.services.exists(made.name):
             machine.services.create(made.name, made.command or "".join(programs_[:1]), made.name, MANUAL)
         programs.put_service(machine, made, Supplies(0))
-    elif not isinstance(made, Output):
+    elif isinstance(made, Output):
+        _apply_query(machine, made)
+    else:
         behaviour: Any = BEHAVIOUR[kind]
         behaviour.put(machine, made, Supplies(0))
+
+
+def _apply_query(machine: Machine, made: Output) -> None:
+    """Make what a query of the registry shows: the default value of a key, or a key below it."""
+    query = re.fullmatch(r"query HKLM\\(\S+)( /ve)?", made.unless.arguments)
+    if query is None:
+        return
+    # The text that the expression matches.
+    text = re.sub(r"^\(\?i\)|\\(?=\W)", "", made.unless.matches[0])
+    key = rf"HKLM:\{query[1]}"
+    machine.registry.make_key(key if query[2] else rf"{key}\{text}")
+    if query[2]:
+        machine.registry.write(key, "", Value("String", text))

@@ -47,8 +47,12 @@ def put_package(machine: Machine, wanted: kinds.Package, supplies: Supplies) -> 
     supplies.check_signature(digest(data))
     install(machine, data, dict(argument.split("=", 1) for argument in wanted.arguments))
     found = get_package(machine, wanted)
-    if found is None or not all((*found["files"].values(), *found["services"].values())):
-        raise RefusedByWindows(f"the package does not have the product, files and services of the plan: {found}")
+    if found is None:
+        raise RefusedByWindows(f"{wanted.product} is not installed: the package has another product")
+    if missing := [path for path, there in found["files"].items() if not there]:
+        raise RefusedByWindows(f"there is no file {missing[0]}")
+    if missing := [name for name, there in found["services"].items() if not there]:
+        raise RefusedByWindows(f"there is no service {missing[0]}")
 
 
 def get_script(machine: Machine, wanted: kinds.Script) -> Facts | None:
