@@ -93,10 +93,6 @@ test: check check-rehearsal ## Run all tests: the fast ones, then whole rehearsa
 	$(IMAGEGEN) tools
 	$(PYTEST) -q -n 4 -m e2e
 
-.PHONY: losses
-losses: $(STAMP) ## Take each resource out of the plans, build, boot a node, and check what it lost.
-	$(PYTEST) -q -n 2 tests/losses/losses.py
-
 .PHONY: archive-mutants
 archive-mutants: $(STAMP) ## Change 2,000 archives at random, and compare what is read with what bsdtar unpacks.
 	IMAGEGEN_ARCHIVE_MUTANTS=2000 $(PYTEST) -q -m e2e tests/e2e/test_bsdtar.py
