@@ -133,14 +133,13 @@ def rehearse_build(
                 for line in selected.report_lines():
                     console.say(f"{target}  {line}")
         _check_result(sandbox, code, folder, selected.untriggered())
-        unchecked = _list_unchecked(loaded, target, boots=choice is not None)
-        note: dict[str, JsonValue] = {"winrm": dataclasses.asdict(sandbox.cost), "not_checked": [*unchecked]}
+        unchecked: list[JsonValue] = [*_list_unchecked(loaded, target, boots=choice is not None)]
+        note: dict[str, JsonValue] = {"winrm": dataclasses.asdict(sandbox.cost), "not_checked": unchecked}
         if faults:
             note["faults"] = dict(selected.trigger_counts())
         if choice:
             runner = Runner(scratch, environ, choice.modules, choice.reason)
-            limits = _boot(sandbox, spec, runner, folder, console, note)
-            note["not_checked"] = [*unchecked, *limits]
+            unchecked += _boot(sandbox, spec, runner, folder, console, note)
         duration = time.monotonic() - started
         note["seconds"] = round(duration, 1)
         manifest = _annotate(folder, note)
