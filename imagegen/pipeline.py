@@ -158,7 +158,7 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     """Evaluate the steps for one target. Settings that are not implemented yet are an error."""
     reject_unimplemented(loaded, [name])
     spec = loaded.specs[name]
-    return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
+    return PreparedTarget(loaded, spec, loaded.evaluated[name])
 
 
 def decide(target: PreparedTarget, lock: Lock, crls: CrlUse | None = None) -> Decision:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 import pydantic
 
-from imagegen.base.contents import Contents, StepRoot, read_folder
+from imagegen.base.contents import ROLES, Contents, StepRoot, read_folder
 from imagegen.base.errors import ConfigError, Problem
 from imagegen.config.problems import model_problems, nearest, quoted
 from imagegen.config.yaml import Document, read_yaml
@@ -125,6 +125,11 @@ class Step:
     meta: StepMeta
     described: Document
     """meta/step.yml with its lines."""
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is imagegen's own step, not the operator's."""
+        return self.folder.parent == ROLES
 
     def options(self, given: Mapping[str, Mapping[str, OptionValue]]) -> dict[str, OptionValue | None]:
         """The values of its options: those that a config gives for each step, and the defaults."""

@@ -76,16 +76,12 @@ LAZY = {
     ("imagegen.fetch.connection", "httpx"),
     ("imagegen.build.progress", "imagegen.build.live_display"),
     *(("imagegen.base.console", name) for name in ("rich.console", "rich.progress", "rich.table")),
-    ("imagegen.plan.loading", "imagegen.plan.context"),
     ("imagegen.plan.loading", "imagegen.trust.root_files"),
     ("imagegen.pipeline", "imagegen.trust.own"),
     ("imagegen.pipeline", "imagegen.trust.publishers"),
     ("imagegen.trust.config_files", "imagegen.trust.signatures"),
     ("imagegen.trust.config_files", "imagegen.authenticode.trust"),
     ("imagegen.cli.verbs.samples", "imagegen.trust.own"),
-    ("imagegen.plan.loading", "imagegen.fetch.policy"),
-    ("imagegen.plan.loading", "imagegen.plan.open_folders"),
-    ("imagegen.plan.loading", "imagegen.trust.policy"),
     ("imagegen.config.artifact_policy", "imagegen.authenticode.signer"),
     ("imagegen.config.value_types", "idna"),
     ("imagegen.rules.runtime", "tomllib"),
@@ -444,7 +440,7 @@ def libraries_of(start: str) -> set[str]:
     ("module", "libraries"),
     [
         ("imagegen.cli.main", {"click"}),
-        ("imagegen.cli.verbs.validate", {"click", "pydantic", "ruamel", "typing_extensions"}),
+        ("imagegen.cli.verbs.validate", {"click", "jinja2", "pydantic", "ruamel", "typing_extensions"}),
         # Whoever reads a rule about signers, or a verdict, need not verify anything.
         *((f"imagegen.authenticode.{name}", set()) for name in ("model", "signer")),
         # The registry imports these when a config is validated.

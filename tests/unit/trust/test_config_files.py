@@ -182,7 +182,7 @@ def test_all_that_is_wrong_stands_together(tmp_path: Path) -> None:
 
 def test_a_script_of_a_template_is_refused_with_the_way_out(tmp_path: Path) -> None:
     """A signature does not survive the template. A static file has one, or its text has a signed copy."""
-    resources = f"{RESOURCES}- file: {{path: 'C:\\agent\\made.ps1', template: made.ps1.j2}}\n"
+    resources = f"{RESOURCES}- file: {{path: 'C:\\Program Files\\agent\\made.ps1', template: made.ps1.j2}}\n"
     made = {"steps/agent/templates/made.ps1.j2": SCRIPT, "steps/agent/resources.yml": resources.encode()}
     with pytest.raises(SignatureError) as raised:
         decide(prepare(tmp_path, made))
