@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.refusal import KilledError, RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.stock import SYSPREP_STATUS
-from imagegen.rehearsal.machine.stop import KilledError
 from tests.e2e.rehearsal_support import TARGETS, rehearse_tree, rendered
 
 if TYPE_CHECKING:

@@ -20,6 +20,8 @@ def find_sandbox_fault(machine: Machine, spec: Spec) -> str:
     except RefusedByWindows as refusal:
         return str(refusal)
     has_docker = spec.config.runtime.docker is not None
+    if not machine.services.is_running(service := "docker" if has_docker else "containerd"):
+        return f"service {service} does not run"
     sandbox = (spec.config.kubernetes.pause_image or "") if has_docker else sandbox_image(config)
     fault = find_fault(machine, sandbox)
     is_pinned = has_docker or not spec.facts.containerd_pins_images
@@ -31,4 +33,4 @@ def find_sandbox_fault(machine: Machine, spec: Spec) -> str:
 def find_fault(machine: Machine, reference: str) -> str:
     """Why no container of the image starts. Empty if one does."""
     name = str(ImageName.parse(reference))
-    return "" if name in machine.images else f"{name} is not on the machine, and no registry can be reached"
+    return "" if name in machine.images else f"{name}: it is not on the machine, and no registry can be reached"

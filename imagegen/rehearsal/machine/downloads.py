@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.plan import HOME
-from imagegen.rehearsal.machine.stop import Exit, StopError
+from imagegen.rehearsal.machine.refusal import Exit, StopError
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.credentials_file import Delivered

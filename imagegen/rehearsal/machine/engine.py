@@ -20,9 +20,8 @@ from imagegen.rehearsal.machine.events import Transcript
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR, apply_effects
 from imagegen.rehearsal.machine.kinds.kind import Supplies
 from imagegen.rehearsal.machine.plan import HOME, PLAN, UNPACKED, Item, Phase, Plan, items_of, read_plan
-from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.refusal import Exit, KilledError, RefusedByWindows, StopError
 from imagegen.rehearsal.machine.script_policy import check_script
-from imagegen.rehearsal.machine.stop import Exit, KilledError, StopError
 from imagegen.rehearsal.machine.updates import CURRENT_VERSION, INSTALLED, find_packages
 
 if TYPE_CHECKING:

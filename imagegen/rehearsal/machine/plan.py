@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pydantic
 
-from imagegen.rehearsal.machine.stop import Exit, StopError
+from imagegen.rehearsal.machine.refusal import Exit, StopError
 from imagegen.steps.kinds import KINDS, PLANNED_KINDS, File, Script
 from imagegen.steps.resource import Name, Sha256, Strict
 from imagegen.steps.update import Update

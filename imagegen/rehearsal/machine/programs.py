@@ -36,15 +36,21 @@ def words(command: str) -> list[str]:
 
 
 def programs(files: Files, command: str) -> list[str]:
-    """All programs that a command runs: its own, and the one that a log runner starts."""
+    """All programs that a command runs: its own, the one that a log runner starts, and the one of kubelet's script."""
     program, rest = _split(files, _expand(command))
     if _base(program) != LOG_RUNNER:
         return [program]
-    return [program, *[word for word in rest if not word.startswith("-")][:1]]
+    kubelet = [following for word, following in itertools.pairwise(rest) if word.lower() == "-kubelet"]
+    return [program, *[word for word in rest if not word.startswith("-")][:1], *kubelet]
 
 
 def check_can_run(files: Files, features: Features, command: str) -> None:
-    """Raise an error if the programs of a service are missing, or a feature."""
+    """Raise an error if the programs of a service are missing, the folder of its log, or a feature."""
+    log = re.search(r"--log-file=(\S+)", command)
+    if log and not files.is_folder(parent(log[1])):
+        raise RefusedByWindows(
+            f"{_base(programs(files, command)[0])} cannot open {log[1]}: there is no folder {parent(log[1])}"
+        )
     for program in programs(files, command):
         if not files.is_file(program):
             raise RefusedByWindows(f"cannot find its program {program} (error 2)")

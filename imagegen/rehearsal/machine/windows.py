@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 from imagegen.rehearsal.machine.accounts import Accounts
 from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.machine.defender import Defender
-from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
+from imagegen.rehearsal.machine.features import ENABLED, HYPER_V, HYPERVISOR, REBOOT_PENDING, Features, OptionalFeatures
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
 from imagegen.rehearsal.machine.host_name import apply_host_name, read_host_name, write_host_name
-from imagegen.rehearsal.machine.optional_features import ENABLED, HYPER_V, HYPERVISOR, OptionalFeatures
 from imagegen.rehearsal.machine.ports import Ports
 from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 from imagegen.rehearsal.machine.tasks import Tasks
 from imagegen.rehearsal.machine.triggers import stop_outside_domain
 from imagegen.rehearsal.machine.updates import CURRENT_VERSION, REBOOT_REQUIRED, WindowsUpdate
-from imagegen.rehearsal.machine.volume import Volume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +31,14 @@ SYSTEM32 = r"C:\Windows\System32"
 # The services that a feature brings.
 FEATURE_SERVICES = {"Containers": ("hns", "vmcompute")}
 HYPER_V_SERVICE = "vmms"
+
+
+@dataclasses.dataclass
+class Volume:
+    """Drive C in bytes, and how large it can be. As on the small disks of clouds, there is room behind it."""
+
+    size: int = 30 * 2**30
+    largest: int = 50 * 2**30
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,14 +60,18 @@ def lose_root(machine: Machine) -> None:
 
 REFUSED: dict[str, tuple[bytes, Callable[[Machine], object], str]] = {
     "unsigned": (TEXT, lambda m: m, "it is not signed, and the policy of the machine is AllSigned"),
-    "altered": (signed().replace(b"ran", b"bad"), lambda m: m, "its signature is not valid (HashMismatch: "),
+    "altered": (signed().replace(b"ran", b"bad"), lambda m: m, "its signature is not valid: "),
     "a stranger": (
         sign_script(TEXT, STRANGER),
         lambda m: m,
         "its publisher CN=Stranger, O=Stranger is not in the store TrustedPublisher",
     ),
-    "a distrusted publisher": (signed(), lambda m: add(m, pki().signer, DISALLOWED), "(NotTrusted: "),
-    "a root that is missing": (signed(), lose_root, "its signature is not valid (UnknownError: "),
+    "a distrusted publisher": (
+        signed(),
+        lambda m: add(m, pki().signer, DISALLOWED),
+        "a certificate is in the store Disallowed",
+    ),
+    "a root that is missing": (signed(), lose_root, "its signature is not valid: "),
     "no scripts at all": (signed(), lambda m: set_policy(m, enabled=0), "the policy of the machine allows no scripts"),
     "restricted": (signed(), lambda m: set_policy(m, "Restricted"), "the policy of the machine allows no scripts"),
 }

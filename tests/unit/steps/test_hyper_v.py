@@ -15,9 +15,8 @@ from imagegen.plan.resolve import cut_phases
 from imagegen.rehearsal.machine import stock_windows
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR
 from imagegen.rehearsal.machine.kinds.kind import Supplies
-from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.settle.spec import settle
-from imagegen.steps.kinds import KINDS, Feature
+from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
@@ -108,13 +107,6 @@ def test_one_restart_serves_containers_and_hyper_v() -> None:
     first, last = cut_phases([(system, typed)])
     assert [f"{one.resource.kind}:{one.resource.label}" for one in first[-4:]] == ["feature:Containers", *NAMES]
     assert last == []
-
-
-def test_the_feature_of_the_server_manager_looks_at_the_processor(tmp_path: Path) -> None:
-    machine = stock_windows(tmp_path, release="2022", cloud="aws")
-    machine.features.nests = False
-    with pytest.raises(RefusedByWindows, match="A prerequisite check for the Hyper-V feature failed"):
-        BEHAVIOUR["feature"].put(machine, Feature(name="Hyper-V"), SUPPLIES)
 
 
 SCHEMAS = {"1.7.29": "io.containerd.grpc.v1.cri", "2.3.4": "io.containerd.cri.v1.runtime"}

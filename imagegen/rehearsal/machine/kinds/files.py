@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import io
+from typing import TYPE_CHECKING, Final
 
+from imagegen.base.errors import VerificationError
+from imagegen.inspect.archive import find_type, read_archive
 from imagegen.rehearsal.machine.access import (
     ALSO_HERE,
     CREATE,
@@ -16,7 +19,6 @@ from imagegen.rehearsal.machine.access import (
     effective,
     write,
 )
-from imagegen.rehearsal.machine.archives import unpack
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.kinds.kind import copy_into_place, file_facts
 from imagegen.rehearsal.machine.plan import UNPACKED
@@ -25,10 +27,12 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 
 if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.files import Files
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.steps import kinds
 
+_FORMS: Final = ("zip", "tar.gz", "tar")
 WORDS = {"full": "FullControl", "modify": "Modify", "read": "ReadAndExecute", "create": CREATE}
 RIGHTS = {word: rights for rights, word in WORDS.items()}
 
@@ -90,6 +94,24 @@ def put_archive(machine: Machine, wanted: kinds.Archive, supplies: Supplies) -> 
         machine.files.make_folder(parent(path))
         copy_into_place(machine, data, path, member.sha256, supplies)
     supplies.left_out.extend(sorted(name for name, _ in others.values()))
+
+
+def unpack(files: Files, archive: str, strip: int) -> dict[str, bytes | None]:
+    """Bytes by path without the stripped parts."""
+    data = files.read(archive)
+    form = find_type(data[:1024])
+    if form not in _FORMS:
+        raise RefusedByWindows("tar.exe: unrecognized or damaged archive")
+    unpacked: dict[str, bytes | None] = {}
+    try:
+        for member in read_archive(io.BytesIO(data), form, "the archive"):
+            # tar.exe counts the `./` before a path as a part.
+            parts = [*(["."] if member.is_dotted else []), *member.path.split("/")]
+            if len(parts) > strip:
+                unpacked["\\".join(part for part in parts[strip:] if part != ".")] = b"".join(member.chunks())
+    except VerificationError as error:
+        raise RefusedByWindows(f"tar.exe: unrecognized or damaged archive: {error}") from error
+    return unpacked
 
 
 def get_directory(machine: Machine, wanted: kinds.Directory) -> Facts | None:
