@@ -30,7 +30,11 @@ def get_certificate(machine: Machine, wanted: Certificate) -> Facts | None:
     return {"sha256": digest(found.data)} if found else None
 
 
-def put_certificate(machine: Machine, wanted: Certificate, _supplies: Supplies) -> None:
+def put_certificate(machine: Machine, wanted: Certificate, supplies: Supplies) -> None:
+    # The guest checks the scripts of a publisher before it trusts that publisher.
+    for sha256, signature in supplies.signatures.items():
+        if signature is not None and signature.thumbprint == wanted.sha256:
+            supplies.check_signature(sha256)
     data = machine.files.read(f"{UNPACKED}\\{wanted.source}")
     machine.certificates.add(Stored(wanted.thumbprint, data), rf"LocalMachine\{wanted.store}")
 
