@@ -71,8 +71,12 @@ def fetch_artifacts(machine: Machine, transcript: Transcript, web: Web, artifact
     machine.files.make_folder(ARTIFACTS)
     for name, artifact in missing.items():
         data = web.get(name, artifact.url)
-        if (len(data), sha256 := hashlib.sha256(data).hexdigest()) != (artifact.size, artifact.sha256):
-            reason = f"size is {len(data)} and sha256 {sha256}, the plan says {artifact.size} and {artifact.sha256}"
-            raise StopError(Exit.WRONG_BYTES, f"artifact {name} from {artifact.url}: {reason}", about=name)
+        for what, found, wanted in (
+            ("size", len(data), artifact.size),
+            ("sha256", hashlib.sha256(data).hexdigest(), artifact.sha256),
+        ):
+            if found != wanted:
+                reason = f"artifact {name} from {artifact.url}: {what} is {found}, the plan says {wanted}"
+                raise StopError(Exit.WRONG_BYTES, reason, about=name)
         machine.files.write(path_of(artifact), data)
         transcript.artifact(name, "ready", artifact.size)
