@@ -80,8 +80,8 @@ def _refuse_the_seal(machine: Machine) -> None:
         (
             _kill_the_engine,
             "Packer failed: Script exited with non-zero exit status: 1.",
-            "imagegen/state.json",
-            "setting",
+            "imagegen/engine.log",
+            '"status": "changed"',
         ),
         (_refuse_the_seal, "Script exited with non-zero exit status: 1.", "sysprep/setuperr.log", "SYSPRP refuses"),
     ],

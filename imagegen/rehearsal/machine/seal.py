@@ -18,7 +18,7 @@ from imagegen.rehearsal.machine.plan import HOME, items_of, read_plan
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
-from imagegen.rehearsal.machine.stock import IMAGE_STATE, LISTENERS
+from imagegen.rehearsal.machine.stock import GENERALISED_BEFORE, IMAGE_STATE, LISTENERS, SYSPREP_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,8 @@ _BUILDER_TASK: Final = r"(packer-.+|imagegen-(add-ssh-server|updates))"
 # The folder in the zip, and the folder on the machine.
 _LOGS: Final = (
     ("imagegen", HOME),
+    ("dism", r"C:\Windows\Logs\DISM"),
+    ("sysprep", r"C:\Windows\System32\Sysprep\Panther"),
     ("containerd", r"C:\var\log\containerd"),
     ("kubelet", r"C:\var\log\kubelet"),
     ("cloudbase-init", r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log"),
@@ -73,6 +75,8 @@ def _check_ready(machine: Machine) -> None:
         raise RefusedByWindows("service cloudbase-init must exist with start type manual")
     if services.is_running("cloudbase-init"):
         raise RefusedByWindows("service cloudbase-init is running, not Stopped")
+    if machine.registry.number(SYSPREP_STATUS, "GeneralizationState") != GENERALISED_BEFORE:
+        raise RefusedByWindows("the machine is not generalised after 600 s: its state is 'IMAGE_STATE_COMPLETE'")
 
 
 def _seal(machine: Machine, agents: Agents) -> None:
