@@ -22,12 +22,10 @@ from imagegen.fetch.request import place_of
 from imagegen.oci.registry import read_credentials
 from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest
-from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
 from imagegen.rehearsal.machine.engine import Outcome, run_entry
-from imagegen.rehearsal.machine.generalise import generalise
-from imagegen.rehearsal.machine.guest_logs import print_logs
+from imagegen.rehearsal.machine.plan import PLAN, UNPACKED
 from imagegen.rehearsal.machine.script_policy import REFUSED, find_refusal
-from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
+from imagegen.rehearsal.machine.seal import find_sealing_losses, generalise, print_logs
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifact_server import ArtifactServer
 from imagegen.rehearsal.network.network import Network
@@ -194,7 +192,6 @@ class Sandbox:
         for root in read_pem(self._setup.signing_roots):
             machine.certificates.add_root(root, read_certificate(root).sha1)
         machine.fetches_roots = self._setup.reaches_windows_update
-        machine.browse = lambda *asked: self._browse(*asked)
         guest = RehearsedGuest(expected, self._effects(machine))
         server = WinRMServer(
             guest,
@@ -260,13 +257,6 @@ class Sandbox:
         if answer.status_code != httpx.codes.OK:
             raise OSError(f"HTTP {answer.status_code}")
         return answer.content
-
-    def _browse(
-        self, url: str, headers: Mapping[str, str], authorization: str, proxy: str | None
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """What containerd gets from a registry."""
-        answer = self._get(url, _with_authorization(headers, authorization), proxy)
-        return answer.status_code, {key.lower(): text for key, text in answer.headers.items()}, answer.content
 
     def _get(self, url: str, headers: Mapping[str, str], proxy: str | None) -> httpx.Response:
         if proxy not in (None, self._setup.proxy):

@@ -20,14 +20,13 @@ from imagegen.rehearsal.boot.booted import Boot, Image
 from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.engine import run_entry
-from imagegen.rehearsal.machine.generalise import generalise
+from imagegen.rehearsal.machine.seal import generalise
 from imagegen.rehearsal.machine.stock import stock_windows
-from imagegen.rehearsal.network.registries import Registries
 from tests.conftest import REPOSITORY, make_test_lock
 from tests.e2e.rehearsal_support import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from imagegen.fetch.lock import Lock
     from imagegen.plan import loading
@@ -65,16 +64,6 @@ def capture(
     with tempfile.TemporaryDirectory() as scratch:
         write_tree(tree, Path(scratch) / "tree")
         expected = tree_of.expected_from_tree(Path(scratch) / "tree")
-    images = prepared.images
-    registries = Registries([*images], [url for image in images.values() for url in image.mirrors])
-
-    def browse(
-        url: str, headers: Mapping[str, str], authorization: str, _proxy: str | None
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        answer = registries.ask(url, headers, authorization)
-        return answer.status, answer.headers, answer.body
-
-    machine.browse = browse
     machine.files.write(tree_of.BUNDLE_PATH, expected.bundle)
     for phase in expected.phases:
         outcome = run_entry(machine, phase.arguments, lambda url, *_: artifacts[url])

@@ -17,7 +17,7 @@ from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.boot.booted import Image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.certificates import TRUSTED_PUBLISHER
-from imagegen.rehearsal.machine.script_policy import runs_only_signed
+from imagegen.rehearsal.machine.script_policy import ALL_SIGNED, POLICY
 from imagegen.trust.block import without_signature
 from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
@@ -64,7 +64,7 @@ def test_an_image_of_signed_scripts_comes_up(tmp_path: Path, target: str) -> Non
     assert image.machine.certificates.thumbprints(TRUSTED_PUBLISHER) == {signers().signer.read.sha1}
     booted = boot(image, tmp_path)
     assert booted.faults == []
-    assert runs_only_signed(booted.machine)
+    assert booted.machine.registry.text(POLICY, "ExecutionPolicy") == ALL_SIGNED
 
 
 PATHS = {

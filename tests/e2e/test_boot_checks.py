@@ -19,7 +19,6 @@ from imagegen.boot.record import PATH as RECORD
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.access import USERS, AccessEntry, write
-from imagegen.rehearsal.machine.container_store import ContainerStore
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.ports import PortRange
 from imagegen.rehearsal.machine.registry import Value
@@ -177,7 +176,7 @@ SPOILED: dict[str, tuple[str, Change, str]] = {
     ),
     "defender": (
         "options",
-        lambda machine: machine.defender.include_process(rf"{K}\kubelet.exe"),
+        lambda machine: machine.defender.processes.remove(rf"{K}\kubelet.exe"),
         rf"defender: Defender scans the files that {K}\kubelet.exe opens",
     ),
     "proxy of updates": (
@@ -274,7 +273,7 @@ SPOILED: dict[str, tuple[str, Change, str]] = {
     "flanneld": ("flannel", no_service("flanneld"), "services: service flanneld does not run: it is not in the image"),
     "image": (
         "options",
-        lambda machine: ContainerStore(machine).forget_image(IMAGE),
+        lambda machine: machine.images.pop(IMAGE),
         f"images: without a registry, a pod of {IMAGE} does not start: {IMAGE}: ",
     ),
     "no runtime": ("options", stop("containerd"), "images: without a registry, no pod starts: "),

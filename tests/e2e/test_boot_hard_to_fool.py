@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.rehearsal.boot.user_data import make_user_data
-from imagegen.rehearsal.machine.generalise import ANSWER_FILES, SETUP_SCRIPTS
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS
+from imagegen.rehearsal.machine.address import NODE_ADDRESS
 from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.seal import ANSWER_FILES, SETUP_SCRIPTS
 from imagegen.rehearsal.machine.services import AUTOMATIC
 from tests.e2e.boot_support import boot, capture, change_text, read_cluster_data
 

@@ -6,18 +6,11 @@ docs/guest.md describes the check. No test here runs the scripts, and the machin
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
-import types
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.rehearsal.machine import signatures
-from imagegen.rehearsal.machine.certificates import ROOT, CertificateStores
-from imagegen.rehearsal.machine.kinds.kind import Supplies
-from imagegen.rehearsal.machine.plan import Signature
-from imagegen.rehearsal.machine.stop import StopError
 from tests.authenticode.pki import pki
 from tests.powershell.mend import Mend, find_faults, find_unseen
 from tests.powershell.repository import script
@@ -162,35 +155,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_model_says_what_the_script_says(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _said_by_model(CASES[case], monkeypatch) == _said_by_script(CASES[case])
-
-
 def test_every_message_of_the_script_is_one_of_the_cases() -> None:
     tried = [_template(case)[0] for case in CASES.values()]
 
     assert sorted(set(tried)) == sorted(_texts(script(COMMON).functions[FAULT.lower()].node))
-
-
-def _said_by_model(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
-    shown = signatures.Shown(case.status, "why", pki().signer.read)
-    monkeypatch.setattr(signatures, "show_signature", lambda *_: shown)
-    stores, digest = CertificateStores(), hashlib.sha256(b"").hexdigest()
-    for root in case.roots:
-        stores.add_root(root.der, root.read.sha1)
-    assert len(stores.thumbprints(ROOT)) == len(case.roots)
-    supplies = Supplies("", "", 1, signatures={digest: Signature.model_validate(case.wanted)})
-    with pytest.raises(StopError) as raised:
-        signatures.check_signature(cast("Any", types.SimpleNamespace(certificates=stores)), b"", FILE, supplies)
-    return raised.value.reason
-
-
-def _said_by_script(case: Case) -> str:
-    template, chain = _template(case)
-    fault = _filled(template, _values(case) | chain)
-    (thrown,) = [text for text in _texts(script(COMMON).functions[ASSERT.lower()].node) if "$fault" in text]
-    return _filled(thrown, {"$Name": FILE, "$fault": fault})
 
 
 def _template(case: Case) -> tuple[str, dict[str, str]]:

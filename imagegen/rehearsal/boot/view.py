@@ -7,9 +7,9 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.boot.node import Access, FirstBoot, Given, SecondBoot, Service, Updates
-from imagegen.rehearsal.boot.images import find_fault, find_sandbox_fault, open_images
+from imagegen.rehearsal.boot.images import find_fault, find_sandbox_fault
 from imagegen.rehearsal.machine.access import effective
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS
+from imagegen.rehearsal.machine.address import NODE_ADDRESS
 from imagegen.rehearsal.machine.programs import check_can_run
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.services import AUTOMATIC
@@ -106,7 +106,7 @@ class MachineNode:
 
     def unscanned(self) -> frozenset[str] | None:
         defender = self.machine.defender
-        return frozenset(path.lower() for path in defender.excluded_processes) if defender.answers else None
+        return frozenset(path.lower() for path in defender.processes) if defender.answers else None
 
     def updates(self) -> Updates:
         machine, known = self.machine, self.spec.facts.updates
@@ -123,13 +123,11 @@ class MachineNode:
         return find_sandbox_fault(self.machine, self.spec)
 
     def image_fault(self, name: str) -> str:
-        return find_fault(self.machine, self.spec, name)
+        return find_fault(self.machine, name)
 
     def image_digest(self, name: str) -> str:
-        try:
-            return open_images(self.machine, self.spec).digest(name)
-        except RefusedByWindows:
-            return ""
+        found = self.machine.images.get(name)
+        return found.digest if found else ""
 
     def was_in_image(self, path: str) -> bool:
         return self.image.files.is_file(path)

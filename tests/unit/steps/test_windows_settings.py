@@ -31,7 +31,7 @@ TARGETS = {
     "aws": {"region": "us-east-1"},
     "azure": {"location": "westeurope", "gallery": {"resource_group": "i", "name": "i", "definition": "windows"}},
 }
-SUPPLIES = Supplies(bundle="", logs="", timeout_s=60)
+SUPPLIES = Supplies(timeout_s=60)
 KINDS_OF_SETTINGS = ("command", "defender", "registry", "service")
 TCPIP = r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters"
 
