@@ -20,11 +20,16 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from imagegen.fetch.lock import Lock, LockedArtifact, LockedBase, lock_bytes
-from imagegen.record.attest import make_documents
-from imagegen.record.document_files import DocumentFiles
-from imagegen.record.envelope import sign
-from imagegen.record.keys import SigningKey, VerifyingKey, read_signing_key, read_verifying_key
-from imagegen.record.manifest_file import read_manifest
+from imagegen.record.attest import (
+    DocumentFiles,
+    SigningKey,
+    VerifyingKey,
+    make_documents,
+    read_signing_key,
+    read_verifying_key,
+    sign,
+)
+from imagegen.record.store import read_manifest
 from imagegen.record.verify import Check, VerifyRequest, verify
 
 if TYPE_CHECKING:

@@ -23,11 +23,12 @@ from imagegen import pipeline
 from imagegen.base import contents
 from imagegen.base.contents import SHIPPED, Contents
 from imagegen.config import yaml
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import Lock, LockedArtifact, LockedBase
 from imagegen.inspect.archive import find_type, read_members
-from imagegen.oci.image_lookup import Answer, LockedImage, look_up_image
-from imagegen.oci.image_mirror import ImageMirror, tarball_requests
-from imagegen.oci.image_tarball import read_image_tarball
+from imagegen.oci.names import LockedImage
+from imagegen.oci.registry import ImageMirror, look_up_image, tarball_requests
+from imagegen.oci.tarball import read_image_tarball
 from imagegen.plan import context, loading
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from imagegen.fetch.request import ArtifactRequest, Override
     from imagegen.inspect.archive import ArchiveFormat
     from imagegen.plan.resolve import Decision
+    from imagegen.plan.target import PreparedTarget
     from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.releases import PublishedFile
     from imagegen.steps.evaluate import EvaluatedStep
@@ -154,7 +156,7 @@ def _evaluate_step_once(
     with_types = marshal.dumps(
         (
             evaluate._visible(step, values),
-            [(name, one.url, one.sha256) for name, one in overrides.items()],
+            [(name, repr(one)) for name, one in overrides.items()],
             [(name, one.name, one.data) for name, one in own_files.items()],
         ),
         2,  # later versions write equal values in several ways
@@ -237,7 +239,7 @@ def make_test_lock(loaded: loading.Loaded, *targets: str, sign: Sign | None = No
     return _lock_for([pipeline.prepare_target(loaded, name) for name in named], sign)
 
 
-def _lock_for(prepared: Iterable[pipeline.PreparedTarget], sign: Sign | None = None) -> Lock:
+def _lock_for(prepared: Iterable[PreparedTarget], sign: Sign | None = None) -> Lock:
     files: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
     images: dict[str, LockedImage] = {}
@@ -267,7 +269,7 @@ def _answer(files: Mapping[str, bytes], url: str, _headers: Mapping[str, str], _
 class Decided:
     """A config's decision for one target, with what it was made from."""
 
-    target: pipeline.PreparedTarget
+    target: PreparedTarget
     lock: Lock
     decision: Decision
 

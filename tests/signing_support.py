@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 from imagegen import pipeline
 from imagegen.authenticode.trust import load_trust
-from imagegen.inspect.opened import open_artifacts
+from imagegen.inspect.archive import open_artifacts
 from imagegen.plan import loading
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
 from imagegen.trust.block import is_script
-from imagegen.trust.own import list_own_scripts
+from imagegen.trust.judge import check_signatures
+from imagegen.trust.scripts import list_own_scripts
 from imagegen.trust.shipped import read_shipped
-from imagegen.trust.signatures import check_signatures
+from imagegen.trust.sources import CrlUse
 from tests.authenticode.pki import CODE, STAMP, Identity, issue
 from tests.authenticode.signing import Options, sign_pe, sign_script
 from tests.conftest import REPOSITORY, load_today, make_test_lock
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from imagegen.fetch.lock import Lock
     from imagegen.rehearsal.artifacts import Sign
-    from imagegen.trust.listing import ListedScript
+    from imagegen.trust.scripts import ListedScript
 
 SIGNED = "signed"
 _SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
@@ -159,7 +160,7 @@ def make_signed_lock(config: loading.Loaded, target: str, sign_file: Sign) -> Lo
             file.write_bytes(made[requests[name].url])
             opened = open_artifacts([requests[name]], file)[name]
             anybody = dataclasses.replace(request, signers=())
-            signed = check_signatures(anybody, opened, trust, Path(folder)).signed
+            signed = check_signatures(anybody, opened, trust, Path(folder), CrlUse()).signed
             others = sorted(request.used.select(opened.members).keys() - signed.keys())
             entries[name] = entries[name].model_copy(update={"signed": signed, "not_programs": others})
     return lock.model_copy(update={"artifacts": entries})

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from asn1crypto import algos, cms, core, parser, tsp, x509
 
-from imagegen.authenticode.errors import MalformedData
+from imagegen.authenticode.model import MalformedData
 
 _DECODING_ERRORS: Final = (
     *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError),
@@ -89,25 +89,6 @@ class SipInfo(core.Sequence):
 
     _fields = [("version", core.Integer), ("guid", core.OctetString)] + [
         (f"reserved_{number}", core.Integer) for number in range(5)
-    ]
-
-
-class SpcString(core.Choice):
-    _alternatives = [("unicode", core.BMPString, {"implicit": 0}), ("ascii", core.IA5String, {"implicit": 1})]
-
-
-class SpcLink(core.Choice):
-    _alternatives = [
-        ("url", core.IA5String, {"implicit": 0}),
-        ("moniker", core.Any, {"implicit": 1}),
-        ("file", SpcString, {"explicit": 2}),
-    ]
-
-
-class OpusInfo(core.Sequence):
-    _fields = [
-        ("program_name", SpcString, {"explicit": 0, "optional": True}),
-        ("more_info", SpcLink, {"explicit": 1, "optional": True}),
     ]
 
 

@@ -1,7 +1,8 @@
 """Builds the chain from a certificate to a trusted root, and judges it: for one usage, at one time. Pure.
 
 All chains that can be built are judged, and the best one counts, as on Windows. The search is bounded, because the
-certificates in a signature are anybody's.
+certificates in a signature are anybody's. Revocation is judged by the CRLs that the operator gives: none is downloaded
+here.
 """
 
 import dataclasses
@@ -11,19 +12,148 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from imagegen.authenticode.algorithms import (
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from imagegen.authenticode.certificates import (
     BROKEN_DIGESTS,
+    comparable_parts,
     decode_signature_algorithm,
     digest_label,
     is_acceptable_key,
     is_signature_right,
+    read_pem,
 )
-from imagegen.authenticode.certificates import comparable_parts
-from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.model import SEVERITY, Certificate, Trust, TrustedRoot, Verdict
-from imagegen.authenticode.revocation import find_revocation
-from imagegen.authenticode.usages import ANY_USAGE, usage_names
-from imagegen.base.lines import counted
+from imagegen.authenticode.model import (
+    ANY_USAGE,
+    SEVERITY,
+    Certificate,
+    MalformedData,
+    RevocationList,
+    Trust,
+    TrustedRoot,
+    Verdict,
+    counted,
+    usage_names,
+)
+
+LARGEST_LIST: Final = 64 * 1024 * 1024
+# After these, also older signatures are worth nothing: whoever has the key can forge them.
+_COMPROMISED: Final = ("key_compromise", "ca_compromise", "aa_compromise")
+_CRITICAL_KNOWN: Final = frozenset({x509.IssuingDistributionPoint.oid, x509.AuthorityKeyIdentifier.oid})
+
+
+@dataclasses.dataclass(frozen=True)
+class Revocation:
+    """That a certificate is revoked, since when and why."""
+
+    since: datetime.datetime
+    reason: str
+
+    def covers(self, timestamp: datetime.datetime | None) -> bool:
+        """Whether it makes a signature with this timestamp invalid. None: the signature has no valid timestamp."""
+        return timestamp is None or self.reason in _COMPROMISED or timestamp >= self.since
+
+    def __str__(self) -> str:
+        reason = "" if self.reason == "unspecified" else f" ({self.reason.replace('_', ' ')})"
+        return f"revoked since {self.since:%Y-%m-%d %H:%M}{reason}"
+
+
+def read_revocation_lists(data: bytes) -> list[RevocationList]:
+    """The CRLs of a PEM or DER file."""
+    if len(data) > LARGEST_LIST:
+        raise MalformedData(f"the CRL has {len(data)} bytes, at most {LARGEST_LIST} are allowed")
+    found = [_read_list(der) for der in read_pem(data, "X509 CRL")]
+    if not found:
+        raise MalformedData("the file holds no CRL")
+    return found
+
+
+def _read_list(der: bytes) -> RevocationList:
+    found = _parsed(der)
+    if found is None:
+        raise MalformedData("the CRL cannot be read")
+    for extension in found.extensions:
+        if extension.critical and extension.oid not in _CRITICAL_KNOWN:
+            raise MalformedData(f"the CRL has the critical extension {extension.oid.dotted_string}, which is not known")
+        if isinstance(extension.value, x509.IssuingDistributionPoint) and extension.value.indirect_crl:
+            raise MalformedData("the CRL is an indirect one, which is not supported")
+    return RevocationList(
+        der=der,
+        issuer=found.issuer.public_bytes(),
+        this_update=found.last_update_utc,
+        next_update=found.next_update_utc,
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(der: bytes) -> x509.CertificateRevocationList | None:
+    try:
+        found = x509.load_der_x509_crl(der)
+        # Extensions are read when they are first needed, and their errors come then.
+        _ = list(found.extensions)
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension):
+        return None
+    return found
+
+
+def find_revocation(certificate: Certificate, issuer: Certificate, trust: Trust) -> Revocation | None:
+    """The row about the certificate in a CRL of its issuer."""
+    serial = int.from_bytes(bytes.fromhex(certificate.serial), signed=True)
+    lists = (one.der for one in trust.revocation_lists if one.issuer == issuer.subject.encoded)
+    return next((row for der in lists if _is_list_of(der, issuer) and (row := _find_row(der, serial))), None)
+
+
+def is_about(given: RevocationList, chain: Sequence[Certificate]) -> bool:
+    """Whether a CA of the chain issued the CRL: then it says which certificates of that CA are revoked."""
+    return any(given.issuer == ca.subject.encoded and _is_list_of(given.der, ca) for ca in chain[1:])
+
+
+def find_forged(given: RevocationList, chain: Sequence[Certificate]) -> Certificate | None:
+    """The CA of the chain that the CRL names as its issuer, but whose key did not sign it."""
+    found = _parsed(given.der)
+    # A list that revokes nothing is false.
+    extensions = () if found is None else found.extensions
+    key_ids = [one.value.key_identifier for one in extensions if isinstance(one.value, x509.AuthorityKeyIdentifier)]
+    for ca in chain[1:]:
+        # A CA can have several keys. A CRL names the one that signs it.
+        other_key = key_ids and ca.extensions.subject_key_id not in (None, *key_ids)
+        if given.issuer == ca.subject.encoded and not other_key and not _is_list_of(given.der, ca):
+            return ca
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def _is_list_of(der: bytes, issuer: Certificate) -> bool:
+    usage = issuer.extensions.key_usage
+    found = _parsed(der)
+    if found is None or (usage is not None and "crl_sign" not in usage):
+        return False
+    try:
+        key = load_der_public_key(issuer.public_key)
+        return found.is_signature_valid(key)  # type: ignore[arg-type]  # a key of another kind is a TypeError
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+
+
+def _find_row(der: bytes, serial: int) -> Revocation | None:
+    found = _parsed(der)
+    row = None if found is None else found.get_revoked_certificate_by_serial_number(serial)
+    if row is None:
+        return None
+    since, reason = row.revocation_date_utc, "unspecified"
+    try:
+        for extension in row.extensions:
+            if isinstance(extension.value, x509.CRLReason):
+                reason = extension.value.reason.name
+            elif isinstance(extension.value, x509.InvalidityDate):
+                since = min(since, extension.value.invalidity_date_utc)
+    except (ValueError, x509.DuplicateExtension):
+        # The row stands, whatever else it says.
+        return Revocation(since, reason)
+    return None if reason == "remove_from_crl" else Revocation(since, reason)
+
 
 LONGEST_CHAIN: Final = 10
 # Over all chains of one signer: the certificates that are looked at, and the signatures of CAs that are verified.
@@ -50,7 +180,6 @@ class Chain:
     certificates: tuple[Certificate, ...]
     verdict: Verdict
     reason: str = ""
-    is_revocation_checked: bool = False
 
 
 def find_chain(signer: Certificate, others: Sequence[Certificate], trust: Trust, request: ChainRequest) -> Chain:
@@ -133,16 +262,15 @@ def _incomplete(certificates: tuple[Certificate, ...], others: Sequence[Certific
 
 def _judge(certificates: tuple[Certificate, ...], root: TrustedRoot, trust: Trust, request: ChainRequest) -> Chain:
     """The verdict on a chain to a trusted root. The most severe fault is told."""
-    revoked, is_checked = _revocation(certificates, trust, request)
     faults = (
         (Verdict.UNTRUSTED, _structure_fault(certificates) or _root_fault(certificates[0], root, request)),
-        (Verdict.REVOKED, revoked),
+        (Verdict.REVOKED, _revocation_fault(certificates, trust, request)),
         (Verdict.WRONG_USAGE, _usage_fault(certificates, request)),
         (Verdict.EXPIRED, _validity_fault(certificates, request)),
         (Verdict.WEAK_DIGEST, _digest_fault(certificates)),
     )
     verdict, reason = next(((verdict, reason) for verdict, reason in faults if reason), (Verdict.VALID, ""))
-    return Chain(certificates, verdict, reason, is_checked)
+    return Chain(certificates, verdict, reason)
 
 
 def _structure_fault(certificates: tuple[Certificate, ...]) -> str:
@@ -208,14 +336,12 @@ def _concerns(usage: str, usages: frozenset[str] | None) -> bool:
     return usages is None or usage in usages
 
 
-def _revocation(certificates: tuple[Certificate, ...], trust: Trust, request: ChainRequest) -> tuple[str, bool]:
-    all_checked = len(certificates) > 1
+def _revocation_fault(certificates: tuple[Certificate, ...], trust: Trust, request: ChainRequest) -> str:
     for certificate, issuer in itertools.pairwise(certificates):
-        revocation, is_checked = find_revocation(certificate, issuer, trust)
-        all_checked &= is_checked
+        revocation = find_revocation(certificate, issuer, trust)
         if revocation and revocation.covers(request.timestamp):
-            return f'"{certificate.subject.short}" is {revocation}', True
-    return "", all_checked
+            return f'"{certificate.subject.short}" is {revocation}'
+    return ""
 
 
 def _usage_fault(certificates: tuple[Certificate, ...], request: ChainRequest) -> str:

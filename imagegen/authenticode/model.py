@@ -23,8 +23,40 @@ import dataclasses
 import datetime
 import enum
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+
+class MalformedData(Exception):
+    """The bytes are not what they should be. The message says which part, and follows "the signature is damaged: "."""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 byte`, `2 bytes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+CODE_SIGNING: Final = "1.3.6.1.5.5.7.3.3"
+TIME_STAMPING: Final = "1.3.6.1.5.5.7.3.8"
+ANY_USAGE: Final = "2.5.29.37.0"
+# A signature by such a certificate ends with the certificate, timestamp or not.
+LIFETIME_SIGNING: Final = "1.3.6.1.4.1.311.10.3.13"
+
+_NAMES: Final = {
+    CODE_SIGNING: "code signing",
+    TIME_STAMPING: "time stamping",
+    ANY_USAGE: "any usage",
+    LIFETIME_SIGNING: "lifetime signing",
+    "1.3.6.1.5.5.7.3.1": "server authentication",
+    "1.3.6.1.5.5.7.3.2": "client authentication",
+    "1.3.6.1.5.5.7.3.4": "e-mail protection",
+    "1.3.6.1.5.5.7.3.9": "OCSP signing",
+}
+
+
+def usage_names(usages: Iterable[str]) -> str:
+    """The usages as a list for people."""
+    return ", ".join(_NAMES.get(usage, usage) for usage in sorted(usages)) or "none"
 
 
 class Verdict(enum.StrEnum):
@@ -178,11 +210,6 @@ class Signature:
     chain: tuple[Certificate, ...]
     # The one that counts, or the first of those that are not valid.
     timestamp: Timestamp | None
-    # Whether a current CRL was given for every certificate of the chain, the root excepted.
-    is_revocation_checked: bool = False
-    # What the signer calls the program, and where it says that more is to be found.
-    program_name: str = ""
-    program_url: str = ""
 
     @property
     def root(self) -> Certificate | None:
@@ -211,10 +238,6 @@ class Verification:
     signature: Signature | None
     # The name of the catalogue that signs for a file which has no signature of its own.
     catalogue: str | None = None
-
-    @property
-    def is_valid(self) -> bool:
-        return self.verdict is Verdict.VALID
 
     @property
     def first(self) -> Signature | None:
@@ -295,7 +318,6 @@ class Trust:
 
     now: datetime.datetime
     roots: tuple[TrustedRoot, ...] = dataclasses.field(repr=False)
-    intermediates: tuple[Certificate, ...] = dataclasses.field(default=(), repr=False)
     revocation_lists: tuple[RevocationList, ...] = dataclasses.field(default=(), repr=False)
     # Where the roots come from, with the date of the list, for people.
     source: str = ""
@@ -312,9 +334,9 @@ class Trust:
 
     @functools.cached_property
     def known_issuers(self) -> Mapping[bytes, tuple[Certificate, ...]]:
-        """The roots, then the intermediate certificates, by their encoded subjects."""
+        """The roots by their encoded subjects."""
         issuers: dict[bytes, tuple[Certificate, ...]] = {}
-        for certificate in (*(root.certificate for root in self.roots), *self.intermediates):
+        for certificate in (root.certificate for root in self.roots):
             key = certificate.subject.encoded
             issuers[key] = (*issuers.get(key, ()), certificate)
         return issuers

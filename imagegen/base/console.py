@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
+
+import rich.console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from imagegen.base.lines import one_line
-
-if TYPE_CHECKING:
-    import rich.console
-    from rich.progress import Progress
 
 
 def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:
@@ -64,8 +64,6 @@ class Console:
         """The terminal, for displays that draw on it."""
         with self._lock:
             if self._terminal is None:
-                import rich.console
-
                 self._terminal = rich.console.Console(file=self._stream, width=self._width, highlight=False)
             return self._terminal
 
@@ -109,9 +107,6 @@ class Console:
                     self._progress = None
 
     def _started_progress(self) -> Progress:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-        from rich.table import Column
-
         progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),

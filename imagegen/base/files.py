@@ -4,7 +4,6 @@ A user's path may lead to an endless device, a pipe without a writer, or a file 
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import os
@@ -17,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from imagegen.base.errors import ConfigError, ImagegenError, RefusedError
+from imagegen.base.locks import lock, unlock
 
 _FILE_MODE: Final = 0o644
 _FOLDER_MODE: Final = 0o755
@@ -140,7 +140,7 @@ def _locking_briefly(file: Path) -> Iterator[None]:
     """Like `locking`, but `file` is removed at the end: it is in a folder of the user."""
     while True:
         with file.open("ab") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle, file)
             # The run that held it may have removed it before this one locked it.
             if not is_at(handle, file):
                 continue
@@ -213,7 +213,7 @@ def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
         making = folder / f"{_HELD}.new"
         with making.open("wb") as handle:
             # Locked before the rename, so the file never has its name without the lock. The lock ends with the process.
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle, making)
             making.rename(folder / _HELD)
             yield folder
 
@@ -221,7 +221,7 @@ def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
 def _remove_abandoned(parent: Path, prefix: str) -> None:
     for folder in parent.glob(f"{prefix}*"):
         # Another run may be removing the folder too, or may still use it.
-        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+        with contextlib.suppress(FileNotFoundError):
             status = folder.lstat()
             # Other users may share the folder for temporary files.
             if status.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
@@ -229,8 +229,8 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
             held = folder / _HELD
             if held.exists():
                 with held.open("rb") as handle:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder)
+                    if lock(handle, held, wait_s=0):
+                        shutil.rmtree(folder)
             elif time.time() - status.st_mtime > _SURELY_ABANDONED_S:
                 # The run was killed while it made the folder.
                 shutil.rmtree(folder)
@@ -241,7 +241,7 @@ def locking(file: Path) -> Iterator[None]:
     """Keep other runs out of this block. `file` is made for it, and stays: its removal would be a race."""
     handle = _open_regular(file, os.O_RDWR | os.O_CREAT, str(file), RefusedError)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock(handle, file)
         yield
     finally:
         os.close(handle)
@@ -252,7 +252,7 @@ def locking_folder(folder: Path) -> Iterator[None]:
     """The same with a folder, in which no file is made for it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock(handle, folder)
         yield
     finally:
         os.close(handle)
@@ -261,25 +261,24 @@ def locking_folder(folder: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def holding(handle: IO[bytes], file: Path) -> Iterator[bool]:
     """Keep `file` from `remove_unless_held` while the block runs. False if it is another file now, or none."""
-    fcntl.flock(handle, fcntl.LOCK_SH)
+    lock(handle, file, shared=True)
     try:
         # It may have been removed or replaced before it was locked.
         yield is_at(handle, file)
     finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        unlock(handle)
 
 
 def remove_unless_held(file: Path) -> bool:
     """Remove the file, unless some run holds it. Whether it is gone."""
     try:
         with file.open("rb") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock(handle, file, wait_s=0):
+                return False
             if is_at(handle, file):
                 file.unlink()
     except FileNotFoundError:
         return True
-    except BlockingIOError:
-        return False
     return True
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import jinja2
@@ -11,11 +11,6 @@ import jinja2.sandbox
 from jinja2.environment import TemplateExpression
 
 _WHOLE = re.compile(r"^\{\{((?:(?!\}\}).)*)\}\}$", re.DOTALL)
-# Most expressions of steps only name a value, such as `kubernetes.version`. They are looked up, because Jinja would
-# compile a Python module for each. The words at the beginning are Jinja's own.
-_NAME = r"(?!(?:[nN]one|not|[tT]rue|[fF]alse|self)\b)[a-zA-Z]\w*(?:\.[a-zA-Z]\w*)*"
-_PLAIN_NAME = re.compile(_NAME, re.ASCII)
-_PLAIN_FIELD = re.compile(rf"\{{\{{ *({_NAME}) *\}}\}}", re.ASCII)
 
 
 class TemplateError(Exception):
@@ -74,40 +69,19 @@ def _environment() -> jinja2.sandbox.SandboxedEnvironment:
 
 
 # Cached, because one run evaluates the same texts for the lock, the plan and each target.
-@lru_cache(maxsize=1024)
+@cache
 def _template(text: str) -> jinja2.Template:
     return _environment().from_string(text)
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _expression(text: str) -> TemplateExpression:
     return _environment().compile_expression(text, undefined_to_none=False)
 
 
-@lru_cache(maxsize=1024)
-def _plain_parts(template: str) -> tuple[str, ...]:
-    """Text and names in turn, if a template has only fields that name a value. Otherwise nothing."""
-    parts = _PLAIN_FIELD.split(template)
-    # Jinja changes line ends, and an odd brace can belong to a mark.
-    is_plain = not any("{" in text or "\r" in text for text in parts[::2])
-    return tuple(parts) if is_plain else ()
-
-
-def _look_up(name: str, context: Mapping[str, object]) -> Any:  # noqa: ANN401 - of the type that the value is
-    """The value with this name, by the sandbox's rules. Its first part is in the context."""
-    first, *rest = name.split(".")
-    value: Any = context[first]
-    for attribute in rest:
-        value = _environment().getattr(value, attribute)
-    return value
-
-
 def render_text(template: str, context: Mapping[str, object]) -> str:
     """Render a template to text."""
-    parts = _plain_parts(template)
     try:
-        if parts and all(name.partition(".")[0] in context for name in parts[1::2]):
-            return "".join(str(_look_up(part, context)) if at % 2 else part for at, part in enumerate(parts))
         return _template(template).render(context)
     except jinja2.TemplateError as error:
         raise _translated(error) from None
@@ -129,10 +103,7 @@ def evaluate(expression: str, context: Mapping[str, object]) -> Any:  # noqa: AN
     """The value of one expression. An undefined value is an error."""
     expression = expression.strip()
     try:
-        if _PLAIN_NAME.fullmatch(expression) and expression.partition(".")[0] in context:
-            result = _look_up(expression, context)
-        else:
-            result = _expression(expression)(context)
+        result = _expression(expression)(context)
     except jinja2.TemplateError as error:
         raise _translated(error) from None
     if isinstance(result, jinja2.Undefined):

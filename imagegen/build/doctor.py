@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING
 from imagegen.base.errors import Problem, RefusedError, ToolError
 from imagegen.build.tools import can_be_provided, find_tools
 from imagegen.plan.context import components_of
-from imagegen.providers import RunFacts
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, failed_check, is_stopped
 from imagegen.providers.provider import provider
 from imagegen.settle.spec import with_keys_of
 
 if TYPE_CHECKING:
-    from imagegen.base.console import Console
+    from imagegen.run import Run
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
 
 
-def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: RunFacts, console: Console) -> list[Check]:
+def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run) -> list[Check]:
     """Run all checks that need no lock: tools, sign-in, regions, sizes, quotas, permissions, names."""
     cloud, components = provider(spec.provider), components_of(steps)
-    checks = [_tools(spec, components, run, console)]
-    with console.task(f"asking {spec.target}", None):
+    checks = [_tools(spec, components, run)]
+    with run.console.task(f"asking {spec.target}", None):
         checks += _for_target(spec, cloud.quick_checks(spec.settings, run))
         if is_stopped(checks):
             return [*checks, Check("everything else", UNKNOWN, "not checked: correct the above first")]
@@ -35,15 +34,15 @@ def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: RunFacts, console: 
         return checks + _for_target(spec, cloud.thorough_checks(spec, request, run))
 
 
-def reject_failed_checks(spec: Spec, run: RunFacts, console: Console, *, with_publish: bool = True) -> None:
+def reject_failed_checks(spec: Spec, run: Run, *, with_publish: bool = True) -> None:
     """Run the quick checks. A failed check is an error; an unknown one, or one only for publishing, is a warning."""
-    with console.task(f"asking {spec.target} whether it can be built", None):
+    with run.console.task(f"asking {spec.target} whether it can be built", None):
         checks = _for_target(spec, provider(spec.provider).quick_checks(spec.settings, run))
     wrong = [check for check in checks if check.verdict == WRONG and (with_publish or not check.of_publishing)]
     for check in checks:
         if check.verdict != OK and check not in wrong:
             kind = "unknown: " if check.verdict == UNKNOWN else ""
-            console.warn(f"{check.subject}: {kind}{check.message}{f' (hint: {check.hint})' if check.hint else ''}")
+            run.console.warn(f"{check.subject}: {kind}{check.message}{f' (hint: {check.hint})' if check.hint else ''}")
     if wrong:
         problems = [Problem(check.subject, 0, "", check.message, check.hint) for check in wrong]
         raise RefusedError(f"{spec.target} would fail this build", problems=problems)
@@ -56,11 +55,11 @@ def _for_target(spec: Spec, checks: Iterable[Check]) -> list[Check]:
     ]
 
 
-def _tools(spec: Spec, components: Mapping[str, str], run: RunFacts, console: Console) -> Check:
+def _tools(spec: Spec, components: Mapping[str, str], run: Run) -> Check:
     """Check Packer and the plugin as a build would find them. Builds nothing."""
     needed = provider(spec.provider).plugin_for(spec.settings, components)
     try:
-        found = find_tools(environ=run.environ, console=console, build=False, needed=[needed])
+        found = find_tools(environ=run.environ, console=run.console, build=False, needed=[needed])
     except ToolError as error:
         if can_be_provided([needed]):
             message = "not installed yet: `imagegen build` first downloads them, or builds them with Go"

@@ -1,6 +1,7 @@
 """Runs Packer on a rendered tree: validates and builds it, and returns the artifact or raises an error with the cause.
 
-The output of a build goes to the display, as progress, and to the log. Touches nothing else on this machine.
+The output of a build goes to the display, as progress, and to the log. A build has a folder of its own, and a named
+pipe on which Packer waits for the verdict on the machine's report, before it seals the machine.
 """
 
 import collections
@@ -8,22 +9,111 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, RefusedError, ToolError
-from imagegen.build import environment, process
+from imagegen.base.locks import locked
+from imagegen.build import process
+from imagegen.build.display import Display
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
-from imagegen.build.guest_logs import FILE, GuestLogs
-from imagegen.build.packer_output import LOGS, BuildLog, OutputLine, Record, plain, read_line, scrub
-from imagegen.build.process import ProgramRunner, ProgramStreamer
-from imagegen.build.progress import Display
+from imagegen.build.logs import FILE, GuestLogs
+from imagegen.build.output import LOGS, BuildLog, OutputLine, Record, plain, read_line, scrub
+from imagegen.build.process import ProgramRunner, ProgramStreamer, Supervision
 from imagegen.build.supervisor import Grace, Orphan
-from imagegen.build.toolchain import Toolchain
-from imagegen.build.verdict import VerdictPipe
+from imagegen.build.tools import Toolchain
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildFolder:
+    """The folder of one build: out/<name>/<id>/."""
+
+    root: Path
+
+    @property
+    def tree(self) -> Path:
+        """What Packer reads."""
+        return self.root / "tree"
+
+    @property
+    def log(self) -> Path:
+        """The log of Packer's output."""
+        return self.root / "packer.log"
+
+    @property
+    def journal(self) -> Path:
+        """The journals of the runs of this config."""
+        return self.root.parent / "journal"
+
+    def report(self, run_id: str) -> Path:
+        """The report of the machine of a run. The file has the run's name, so that it is taken for no other image's."""
+        return self.root / "reports" / f"{run_id}.json"
+
+    @property
+    def verdict_pipe(self) -> Path:
+        """The named pipe on which Packer waits for the verdict on the report."""
+        return self.root / "verdict.pipe"
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Lock the folder: another build of the image would delete this one's report and log."""
+        with locked(self.root / ".lock", wait_s=0, waiting=self._refuse_second_run):
+            yield
+
+    def _refuse_second_run(self) -> None:
+        raise RefusedError(
+            f"another run is using {self.root}: it builds or publishes the same image",
+            hint="wait until it ends, or use another folder with --out",
+        )
+
+
+class VerdictPipe(contextlib.AbstractContextManager["VerdictPipe"]):
+    """The pipe of one build. Without an answer, Packer makes no image: it waits, and then fails.
+
+    `judge` returns why the report is rejected, or None.
+    """
+
+    def __init__(self, file: Path, judge: Callable[[], str | None]) -> None:
+        self._file = file
+        self._judge = judge
+        self.rejection: str | None = None
+        """Why the report was rejected; None if nobody has asked yet, or if it was accepted."""
+        file.unlink(missing_ok=True)
+        try:
+            os.mkfifo(file, 0o600)
+        except OSError as fault:
+            raise ToolError(
+                f"the named pipe {file} cannot be created: {fault.strerror}",
+                hint="use a folder on a file system that supports named pipes",
+            ) from fault
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variable with which Packer waits."""
+        return {"verdict_pipe": str(self._file)}
+
+    def answer(self) -> None:
+        """Judge the report if Packer is waiting for the verdict."""
+        try:
+            pipe = os.open(self._file, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            # Nobody is reading.
+            return
+        try:
+            self.rejection = self._judge()
+            # The reader may have its answer already, and be closing the pipe.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(pipe, b"rejected\n" if self.rejection else b"accepted\n")
+        finally:
+            os.close(pipe)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.unlink(missing_ok=True)
+
 
 _SHOWN_LINES: Final = 15
 _SHOWN_ERRORS: Final = 5
@@ -46,10 +136,6 @@ _TWO_ERRORS = re.compile(r"Cleanup failed: (?P<why>.*?)\. Original Provisioning 
 _ABORTED = re.compile(
     r'Step "\w+" failed, aborting\.\.\.|Interrupted, aborting\.\.\.|aborted: skipping cleanup of step '
 )
-# The line before Packer's question: the question itself has no line of its own.
-_FAILED_STEP = re.compile(r'Step "(?P<step>\w+)" failed')
-_ARTIFACTS: Final = "==> Builds finished. The artifacts of successful builds are:"
-_SUMMARY = re.compile(r"--> [A-Za-z0-9_.-]+: (?P<text>.*)")
 _REJECTED_HINT: Final = (
     "run the same command again; if the report is rejected again, something changes the machine during the build: "
     "the report is in the folder `reports` beside the log"
@@ -87,12 +173,10 @@ class BuildOutput:
         secrets: tuple[str, ...],
         traces: str,
         guest_logs: Path,
-        on_question: Callable[[str], None] | None = None,
     ) -> None:
         self._log = log
         self._display = display
         self._scrub = functools.partial(scrub, secrets=secrets)
-        self._on_question = on_question
         self._guest_logs = GuestLogs(guest_logs, functools.partial(scrub, secrets=secrets))
         self._traces = re.compile(traces)
         self.traced: dict[str, None] = {}
@@ -101,7 +185,6 @@ class BuildOutput:
         self._errors: list[str] = []
         self._rejections: list[str] = []
         self._ids: list[str] = []
-        self._summary: str | None = None
         self.culprit: ResourceEvent | PhaseEvent | None = None
         self._cancelled_cleanly = False
         self.aborted = False
@@ -136,11 +219,11 @@ class BuildOutput:
 
     @property
     def artifact(self) -> str:
-        """The id of the builder's artifact or, where Packer's output is not machine-readable, the text about it.
+        """The id of the builder's artifact, which contains the cloud's id of the image. Empty without an artifact.
 
-        Both contain the cloud's id of the image. Artifacts of post-processors come after it. Empty without an artifact.
+        Artifacts of post-processors come after it.
         """
-        return self._ids[0] if self._ids else self._summary or ""
+        return self._ids[0] if self._ids else ""
 
     def failure(self, log: Path, why: str = "", hint: str = "", rejection: str | None = None) -> BuildError:
         """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log.
@@ -223,16 +306,7 @@ class BuildOutput:
             self._rejections.append(rejection["text"])
         if not output.target and output.error and output.text.startswith("Error: "):
             self._errors.append(output.text.removeprefix("Error: "))
-        if not output.target and output.text.startswith(_ARTIFACTS):
-            # Without -machine-readable this summary is the only place that names the artifact.
-            self._summary = ""
-        elif self._summary is not None and not output.target:
-            self._summary += f"{output.text}\n"
-        elif self._on_question is not None and (summary := _SUMMARY.fullmatch(output.text)):
-            self._errors.append(summary["text"])
         self._display.show_output(output)
-        if self._on_question is not None and (failed := _FAILED_STEP.fullmatch(output.text)):
-            self._on_question(failed["step"])
 
 
 _VALIDATE_TIMEOUT_S: Final = 300
@@ -241,8 +315,6 @@ _VALIDATE_TIMEOUT_S: Final = 300
 # 24.
 _NOT_STARTED: Final = re.compile("plugin exited before we could connect|Error starting plugin server")
 _LONGEST_TMPDIR: Final = 80
-# The user may take any time to answer a question.
-_A_YEAR_S: Final = 365.0 * 24 * 3600
 # A cloud takes minutes to delete a machine, and Packer prints nothing meanwhile.
 CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
 
@@ -263,16 +335,6 @@ class CloudSide:
     """Other texts that no output may hold."""
 
 
-@dataclasses.dataclass(frozen=True)
-class OnError:
-    """What Packer does with its machine when a build fails."""
-
-    choice: str = "cleanup"
-    """Packer's option: `cleanup`, `abort` or `ask`."""
-    ask: Callable[[str], str] | None = None
-    """For `ask`: takes the step that failed and returns Packer's answer: c, a or r."""
-
-
 def validate_tree(
     tools: Toolchain,
     tree: Path,
@@ -282,8 +344,8 @@ def validate_tree(
     run: ProgramRunner = process.run,
 ) -> None:
     """RefusedError with Packer's messages unless the tree is formatted and valid."""
-    child_environ = environment.build_environment(environ, tools.environment, {}, cloud.names | cloud.secret_names)
-    secrets = environment.secret_values(environ, cloud.secret_names)
+    child_environ = process.build_environment(environ, tools.environment, {}, cloud.names | cloud.secret_names)
+    secrets = process.secret_values(environ, cloud.secret_names)
     for arguments, quality in ((("fmt", "-check", "-diff"), "formatted"), (("validate",), "valid")):
         try:
             done = run([tools.packer, *arguments, "."], environ=child_environ, cwd=tree, timeout=_VALIDATE_TIMEOUT_S)
@@ -297,43 +359,49 @@ def validate_tree(
             raise RefusedError(f"the tree in {tree} is not {quality}", details=details)
 
 
+@dataclasses.dataclass(frozen=True)
+class PackerBuild:
+    """One run of `packer build`."""
+
+    tree: Path
+    log: Path
+    timeout_s: float
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cloud: CloudSide = CloudSide()
+    on_error: str = "cleanup"
+    """What Packer does with its machine when the build fails: `cleanup` or `abort`."""
+    verdict: VerdictPipe | None = None
+
+
 def build_tree(
     tools: Toolchain,
-    tree: Path,
+    job: PackerBuild,
     *,
     environ: Mapping[str, str],
-    variables: Mapping[str, str],
-    log: Path,
     display: Display,
-    timeout_s: float,
-    cloud: CloudSide = CloudSide(),
-    on_error: OnError = OnError(),
-    verdict: VerdictPipe | None = None,
     stream: ProgramStreamer = process.stream,
 ) -> str:
     """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
-    ask = on_error.ask
-    # With -machine-readable Packer does not ask.
-    flags = [*([] if ask else ["-machine-readable"]), f"-on-error={on_error.choice}", "-color=false", "."]
+    tree, log, cloud, verdict = job.tree, job.log, job.cloud, job.verdict
+    flags = ["-machine-readable", f"-on-error={job.on_error}", "-color=false", "."]
     names = cloud.names | cloud.secret_names | {"PACKER_LOG"}
-    secrets = environment.secret_values({**environ, **variables}, cloud.secret_names, cloud.secret_texts)
+    secrets = process.secret_values({**environ, **job.variables}, cloud.secret_names, cloud.secret_texts)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with BuildLog(log) as file, contextlib.ExitStack() as opened:
-        terminal = opened.enter_context(process.Terminal()) if ask else None
-        on_question = (lambda step: terminal.answer(ask(step))) if ask and terminal else None
-        output = BuildOutput(file, display, secrets, cloud.traces, log.with_name(FILE), on_question)
+    with BuildLog(log) as file:
+        output = BuildOutput(file, display, secrets, cloud.traces, log.with_name(FILE))
         try:
             code = stream(
                 [tools.packer, "build", *flags],
-                environ=environment.build_environment(environ, tools.environment, variables, names),
+                environ=process.build_environment(environ, tools.environment, job.variables, names),
                 cwd=tree,
-                timeout=_A_YEAR_S if ask else timeout_s,
+                timeout=job.timeout_s,
                 on_line=output.add_line,
-                on_error_line=output.add_error_line,
-                **({"watch": verdict.answer} if verdict else {}),
-                grace=CLEAN_UP,
-                orphan=Orphan(CLEAN_UP, str(log), secrets),
-                terminal=terminal,
+                supervision=Supervision(
+                    output.add_error_line,
+                    verdict.answer if verdict else None,
+                    CLEAN_UP,
+                    Orphan(CLEAN_UP, str(log), secrets),
+                ),
             )
         except KeyboardInterrupt:
             for line in _leftovers_lines(output, tree, cloud, log):

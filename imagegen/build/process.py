@@ -54,19 +54,21 @@ class Completed:
     stderr: str
 
 
-class Terminal(contextlib.AbstractContextManager["Terminal"]):
-    """A terminal on which a program may ask questions, and on which this process answers."""
+@dataclasses.dataclass(frozen=True)
+class Supervision:
+    """How a long program is watched, and how it ends."""
 
-    def __init__(self) -> None:
-        self.ends = os.openpty()
+    on_error_line: Callable[[str], None] | None = None
+    """Gets the lines of its standard error. Without it they go where those of its standard output go."""
+    watch: Callable[[], None] | None = None
+    """Called repeatedly while the program runs. An exception ends the program."""
+    grace: Grace = SHORT_GRACE
+    """For its clean-up after an interrupt."""
+    orphan: Orphan = _NOT_LOGGED
+    """What happens to it when this process is killed."""
 
-    def answer(self, text: str) -> None:
-        """Type a line."""
-        os.write(self.ends[0], f"{text}\r".encode())
 
-    def __exit__(self, *_: object) -> None:
-        for end in self.ends:
-            os.close(end)
+_UNWATCHED: Final = Supervision()
 
 
 class ProgramRunner(Protocol):
@@ -89,11 +91,7 @@ class ProgramStreamer(Protocol):
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        on_error_line: Callable[[str], None] | None = None,
-        watch: Callable[[], None] | None = None,
-        grace: Grace = SHORT_GRACE,
-        orphan: Orphan = _NOT_LOGGED,
-        terminal: Terminal | None = None,
+        supervision: Supervision = _UNWATCHED,
     ) -> int:
         """Run a program to its end, and handle its output line by line."""
 
@@ -118,17 +116,9 @@ def stream(
     cwd: Path | None,
     timeout: float,
     on_line: Callable[[str], None],
-    on_error_line: Callable[[str], None] | None = None,
-    watch: Callable[[], None] | None = None,
-    grace: Grace = SHORT_GRACE,
-    orphan: Orphan = _NOT_LOGGED,
-    terminal: Terminal | None = None,
+    supervision: Supervision = _UNWATCHED,
 ) -> int:
-    """Run a long program and pass on each line of its output at once.
-
-    Lines of its standard error go to `on_error_line`, or to `on_line` where that is not given. `watch` is called
-    repeatedly while the program runs. An exception of `watch` or `on_line` ends the program. A `terminal` is the
-    program's /dev/tty.
+    """Run a long program and pass on each line of its output at once. An exception of `on_line` ends the program.
 
     Ctrl-C, SIGTERM, a closed terminal, the deadline (TimeoutError) and such an exception all end the program the same
     way: its group gets one SIGINT, lines are still passed on during its grace period, what remains is killed, and the
@@ -138,29 +128,37 @@ def stream(
         with contextlib.ExitStack() as theirs:
             listeners = {}
             written = []
-            for listener in (on_line, *([on_error_line] if on_error_line else [])):
+            for listener in (on_line, *([supervision.on_error_line] if supervision.on_error_line else [])):
                 reading, writing = os.pipe()
                 closing.callback(os.close, reading)
                 theirs.callback(os.close, writing)
                 listeners[reading] = listener
                 written.append(writing)
-            task = _task(argv, environ, orphan, listeners, terminal)
+            task = _task(argv, environ, supervision.orphan, listeners)
             child = closing.enter_context(_Child(task, cwd, (written[0], written[-1])))
         pump = Pump(listeners)
         closing.callback(pump.close)
         deadline = time.monotonic() + timeout
         try:
-            pump.until_end(lambda: child.read_until(deadline), watch)
+            pump.until_end(lambda: child.read_until(deadline), supervision.watch)
             if not child.has_ended(deadline):
                 raise TimeoutError(_timeout_message(argv, timeout))
         except BaseException:
             child.send(supervisor.INTERRUPT)
             stopped = time.monotonic()
-            pump.until_end(lambda: child.read_until(grace.deadline(stopped, pump.last_output_at)))
+            pump.until_end(lambda: child.read_until(supervision.grace.deadline(stopped, pump.last_output_at)))
             raise
         finally:
             child.send(supervisor.KILL)
         return child.wait()
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """How programs are run, which a test may replace."""
+
+    run: ProgramRunner = run
+    stream: ProgramStreamer = stream
 
 
 class Pump:
@@ -252,7 +250,7 @@ class _Child(contextlib.AbstractContextManager["_Child"]):
                     stdout=written[0],
                     stderr=written[1],
                     cwd=cwd,
-                    pass_fds=[*task.outputs, *task.terminal],
+                    pass_fds=task.outputs,
                     # A session of its own: the terminal's Ctrl-C reaches this process only, which passes it on once.
                     start_new_session=True,
                 )
@@ -331,13 +329,11 @@ def _task(
     environ: Mapping[str, str],
     orphan: Orphan = _NOT_LOGGED,
     outputs: Iterable[int] = (),
-    terminal: Terminal | None = None,
 ) -> Task:
     return Task(
         argv=[_text(part) for part in argv],
         environ={_text(name): _text(value) for name, value in environ.items()},
         outputs=list(outputs),
-        terminal=list(terminal.ends) if terminal else [],
         orphan=dataclasses.replace(orphan, log=_text(orphan.log)),
     )
 
@@ -349,3 +345,84 @@ def _text(value: str | Path) -> str:
 
 def _timeout_message(argv: Sequence[str | Path], timeout: float) -> str:
     return f"{' '.join(str(part) for part in argv[:3])} did not end within {timeout:g} s"
+
+
+# What any program needs to find its files and the network.
+_COMMON: Final = frozenset(
+    {
+        "HOME",
+        "PATH",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "SHELL",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+    }
+)
+_PROXIES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"})
+# The variables of Go's documentation, and those of git and C compilers, for modules that come from no proxy.
+_GO_PREFIXES: Final = ("GO", "CGO_", "GIT_")
+_GO: Final = frozenset({"CC", "CXX", "AR", "PKG_CONFIG", "SSH_AUTH_SOCK", "NETRC"})
+_SECRET_ENDINGS: Final = ("SECRET", "SECRET_ACCESS_KEY", "PASSWORD", "TOKEN", "SESSION_TOKEN", "ACCESSTOKEN")
+_SHORTEST_SECRET: Final = 8
+
+
+def packer_probe_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """For commands that inspect the user's Packer, with the user's Packer settings."""
+    settings = {n: environ[n] for n in ("PACKER_PLUGIN_PATH", "PACKER_CONFIG_DIR", "PACKER_CONFIG") if n in environ}
+    return {**_choose(environ, frozenset(), ()), **settings, "CHECKPOINT_DISABLE": "1"}
+
+
+def go_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """For `go`. A workspace file above the cache must not redirect the build."""
+    return {**_choose(environ, _GO, _GO_PREFIXES), "GOWORK": "off"}
+
+
+def pip_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """For `pip install --target`, with the user's package indexes. Without a network it gives up soon."""
+    patience = {"PIP_RETRIES": "1", "PIP_DEFAULT_TIMEOUT": "10"}
+    # Settings of the user that would contradict --target.
+    ours = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return {**patience, **_choose(environ, frozenset({"NETRC"}), ("PIP_",)), **ours}
+
+
+def build_environment(
+    environ: Mapping[str, str],
+    tools: Mapping[str, str],
+    variables: Mapping[str, str],
+    names: frozenset[str],
+) -> dict[str, str]:
+    """For `packer build` and `packer validate`: of the user's PKR_VAR_* and PACKER_* variables only those in `names`.
+
+    So the user's settings cannot change a build. `names` are mostly the variables of the cloud's credentials. A name
+    that ends with `*` is a prefix.
+    """
+    chosen = _choose(environ, names, tuple(name.removesuffix("*") for name in names if name.endswith("*")))
+    return {**chosen, **tools, **{f"PKR_VAR_{name}": value for name, value in variables.items()}}
+
+
+def secret_values(
+    environ: Mapping[str, str], secrets: frozenset[str] = frozenset(), texts: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Values that no output may hold. The longest come first, so that a value that contains another is hidden whole."""
+    named = (value for name, value in environ.items() if name in secrets or name.upper().endswith(_SECRET_ENDINGS))
+    values = {value for value in (*named, *texts) if len(value) >= _SHORTEST_SECRET}
+    return tuple(sorted(values, key=lambda value: (-len(value), value)))
+
+
+def _choose(environ: Mapping[str, str], names: frozenset[str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in _COMMON or name.upper() in _PROXIES or name in names or (prefixes and name.startswith(prefixes))
+    }

@@ -8,16 +8,14 @@ its output while it cleans up, so that the log is complete, and finally kills wh
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import select
 import signal
 import sys
-import termios
 import time
 
-from imagegen.build.packer_output import BuildLog, log_texts
+from imagegen.build.output import BuildLog, log_texts
 
 CONTROL = 0
 INTERRUPT = b"I"
@@ -62,8 +60,6 @@ class Task:
     environ: dict[str, str]
     outputs: list[int]
     """The read ends of the program's output pipes."""
-    terminal: list[int]
-    """Both ends of a terminal on which the program may ask: the program's end is the last."""
     orphan: Orphan
 
 
@@ -173,14 +169,8 @@ class Supervisor:
 
 
 def _start(task: Task) -> int:
-    if task.terminal:
-        # This process leads the session, so the terminal becomes the program's /dev/tty.
-        fcntl.ioctl(task.terminal[-1], termios.TIOCSCTTY, 0)
     quiet = (os.POSIX_SPAWN_OPEN, CONTROL, os.devnull, os.O_RDONLY, 0)
-    pid = os.posix_spawn(task.argv[0], task.argv, task.environ, file_actions=[quiet], setpgroup=0, setsigdef=_RESTORED)
-    if task.terminal:
-        os.tcsetpgrp(task.terminal[-1], pid)
-    return pid
+    return os.posix_spawn(task.argv[0], task.argv, task.environ, file_actions=[quiet], setpgroup=0, setsigdef=_RESTORED)
 
 
 def _wake_on_child_exit() -> int:
@@ -216,7 +206,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     task = read_task()
     # The program must not inherit the descriptors that imagegen passed to this process.
-    for descriptor in (*task.outputs, *task.terminal):
+    for descriptor in task.outputs:
         os.set_inheritable(descriptor, False)
     wakeup = _wake_on_child_exit()
     try:

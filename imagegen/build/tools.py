@@ -1,43 +1,356 @@
 """Finds the Packer and the plugins that a build needs: installed ones, or those in imagegen's cache.
 
-What is missing is downloaded from HashiCorp into the cache, or built with Go where that is not possible. The version
-and the plugins of a Packer are the answer of an earlier run of it, until one of the files that it came from changes.
+What is missing is downloaded from HashiCorp into the cache at fixed versions, or built with Go where that is not
+possible. imagegen compares Packer's archive with its sha256; Packer downloads its plugins and verifies their checksums.
+Nothing in the cache is partial or unverified. Touches the network, the cache folder and processes.
 """
 
-import contextlib
+import collections
 import dataclasses
 import json
+import math
 import os
+import platform
 import re
 import shlex
 import shutil
+import stat
 import sys
+import tempfile
+import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import pydantic
 from packaging.version import InvalidVersion, Version
 
 from imagegen.base.console import Console
-from imagegen.base.errors import ToolError
-from imagegen.base.files import write_file
-from imagegen.build import environment, go_build, process
-from imagegen.build.folders import locked
-from imagegen.build.process import ProgramRunner, ProgramStreamer
-from imagegen.build.release import OfficialReleases, ToolContext, install_released
-from imagegen.build.toolchain import LOWEST_PACKER, NeededPlugin, Plugin, Toolchain
-from imagegen.fetch.connection import UnreachableError
+from imagegen.base.errors import ConfigError, RefusedError, ToolError, VerificationError
+from imagegen.base.files import replace_folder
+from imagegen.base.lines import counted
+from imagegen.base.locks import locked
+from imagegen.build import process
+from imagegen.build.process import Completed, ProgramRunner, Programs
+from imagegen.fetch.download import fetch
+from imagegen.fetch.http import UnreachableError, Web, read_starts
+
+
+@dataclasses.dataclass(frozen=True)
+class Pin:
+    """One Go module that is built at one version."""
+
+    module: str
+    version: str
+    build_s: int
+    """How long it takes to build on two cores with an empty Go cache; measured."""
+
+    @property
+    def name(self) -> str:
+        return self.module.rpartition("/")[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class NeededPlugin:
+    """A plugin of Packer that a provider needs."""
+
+    name: str
+    lowest: str
+    """The lowest version that will do."""
+    pin: Pin
+
+    @property
+    def source(self) -> str:
+        """What it is called in `required_plugins` and in `packer plugins install`."""
+        return self.pin.module.replace("packer-plugin-", "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plugin:
+    """One installed plugin."""
+
+    version: str
+    path: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Toolchain:
+    """A Packer that is new enough, with its plugins."""
+
+    packer: Path
+    packer_version: str
+    plugins: Mapping[str, Plugin]
+    environment: Mapping[str, str]
+
+
+def tool_exports_text(tools: Toolchain) -> str:
+    """The variables that make a plain `packer` use this toolchain, and its PATH, as lines for a POSIX shell."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(tools.environment.items())]
+    return "\n".join([*lines, f'export PATH={shlex.quote(str(tools.packer.parent))}:"$PATH"']) + "\n"
+
+
+# `packer plugins install --path`, `packer validate` and the machine-readable output are as expected from here on.
+LOWEST_PACKER: Final = "1.14.0"
+
+PACKER: Final = Pin("github.com/hashicorp/packer", "v1.16.0", 260)
+
+# The sha256 of HashiCorp's archives of this version, from the formula of HashiCorp's Homebrew tap for it.
+PACKER_ARCHIVES: Final = {
+    "darwin_amd64": "64c4aa9a3176f89496360843bc8747238c9ad32ddc68bc5281207ae342d45be9",
+    "darwin_arm64": "6530042cf8f8a1f96b6607cb22b5be298be53b400cd4a2c81ab8b946964fccda",
+    "linux_amd64": "5edcd14ab59b535040c512dbecd6ec9ef976a000b073c19d93e4c431c948581e",
+    "linux_arm64": "cf18f03460d92265d49b56befff333e80641d845822799eab04357c39f75b5d7",
+}
+
+
+HOST: Final = "releases.hashicorp.com"
+LARGEST_BYTES: Final = 2**30
+
+_SYSTEMS: Final = ("linux", "darwin", "freebsd", "openbsd", "netbsd")
+_MACHINES: Final = {
+    **{"x86_64": "amd64", "amd64": "amd64", "i386": "386", "i686": "386"},
+    **{"aarch64": "arm64", "arm64": "arm64"},
+}
+# For an archive of sixty megabytes. On a slower line it is about as fast to build the plugin.
+_FETCH_TIMEOUT_S: Final = 240
+LAST_LINES: Final = 20
+# Part of Packer's message for an archive with another sha256 than HashiCorp's list.
+_WRONG_BYTES: Final = "did not match"
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+@dataclasses.dataclass(frozen=True)
+class ToolContext:
+    """What it takes to find, download and build tools."""
+
+    environ: Mapping[str, str]
+    cache: Path
+    console: Console
+    programs: Programs
+
+    @property
+    def plugin_folder(self) -> Path:
+        """Where the cache's plugins are: a folder for PACKER_PLUGIN_PATH."""
+        return self.cache / "plugins"
+
+
+@dataclasses.dataclass(frozen=True)
+class OfficialReleases:
+    """HashiCorp's releases of Packer, with the sha256 of the archive of each platform."""
+
+    archives: Mapping[str, str] = dataclasses.field(default_factory=lambda: PACKER_ARCHIVES)
+
+    def check_reachable(self, environ: Mapping[str, str]) -> None:
+        """Raise UnreachableError, within seconds, if HashiCorp's server cannot be reached."""
+        read_starts([_url("SHA256SUMS")], 1, environ=environ)
+
+    def fetch_packer(self, binary: Path, *, environ: Mapping[str, str], console: Console) -> None:
+        """Put Packer at `binary`, in a folder of its own. UnreachableError, within seconds, if it cannot be downloaded.
+
+        An archive with another sha256 is a VerificationError.
+        """
+        system = system_name()
+        if system not in self.archives:
+            raise UnreachableError(f"imagegen knows no sha256 of HashiCorp's Packer for {system}")
+        url = _url(f"{system}.zip")
+        with console.task(f"asking {HOST} for packer {PACKER.version}", None):
+            read_starts([url], 1, environ=environ)
+        with tempfile.TemporaryDirectory(prefix=".building-", dir=binary.parents[1]) as temporary:
+            zipped, unpacked = Path(temporary, "packer.zip"), Path(temporary, "out", binary.name)
+            try:
+                fetch(url, zipped, Web(environ=environ, console=console), expected_sha256=self.archives[system])
+            except (ConfigError, RefusedError) as error:
+                raise UnreachableError(error.message) from error
+            unpack(zipped, unpacked)
+            replace_folder(unpacked.parent, binary.parent, Path(temporary, "old"))
+
+
+def install_released(plugin: NeededPlugin, *, packer: Path, context: ToolContext) -> None:
+    """Let Packer download a plugin at its pinned version; it checks the sha256. UnreachableError where it cannot."""
+    try:
+        done = install_plugin([plugin.source, plugin.pin.version], packer, context, _FETCH_TIMEOUT_S)
+    except TimeoutError as error:
+        raise UnreachableError(f"Packer did not download the plugin {plugin.name} in time") from error
+    if done.returncode != 0:
+        output = last_lines(done)
+        if any(_WRONG_BYTES in line for line in output):
+            raise VerificationError(
+                f"the plugin {plugin.name} that Packer downloads has the wrong checksum", details=output
+            )
+        reason = output[-1].strip(" \t*") if output else "no reason given"
+        raise UnreachableError(f"Packer cannot download the plugin {plugin.name}: {reason}")
+
+
+def install_plugin(arguments: Sequence[str | Path], packer: Path, context: ToolContext, timeout: float) -> Completed:
+    """Let Packer install a plugin with these arguments, and move its files into the cache."""
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=context.cache) as temporary:
+        installed = Path(temporary, "plugins")
+        installed.mkdir()
+        child_environ = {
+            **process.packer_probe_environment(context.environ),
+            "PACKER_PLUGIN_PATH": str(installed),
+            "PACKER_CONFIG_DIR": temporary,
+            # Packer unpacks a plugin in the temporary folder under a name that other users can guess.
+            "TMPDIR": temporary,
+        }
+        done = context.programs.run([packer, "plugins", "install", *arguments], environ=child_environ, timeout=timeout)
+        if done.returncode == 0:
+            # The checksum first: Packer rejects a plugin without a checksum, and ignores a checksum without a plugin.
+            files = [file for file in installed.rglob("*") if file.is_file()]
+            for file in sorted(files, key=lambda file: (not file.name.endswith("_SHA256SUM"), file.name)):
+                place = context.plugin_folder / file.relative_to(installed)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(place)
+    return done
+
+
+def last_lines(done: Completed) -> list[str]:
+    """The end of what a program printed."""
+    return (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
+
+
+def unpack(archive: Path, into: Path) -> None:
+    """Write the archive's member with the name of `into` to `into`. Other members are ignored."""
+    into.parent.mkdir()
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            members = [member for member in opened.infolist() if member.filename == into.name]
+            if len(members) != 1:
+                raise VerificationError(f"HashiCorp's archive must hold one file {into.name}, not {len(members)}")
+            # zipfile never unpacks more than the announced size.
+            if members[0].file_size > LARGEST_BYTES:
+                raise VerificationError(f"{into.name} in HashiCorp's archive has {members[0].file_size} bytes")
+            with opened.open(members[0]) as content, into.open("xb") as file:
+                shutil.copyfileobj(content, file)
+    except _UNREADABLE as error:
+        raise VerificationError(f"HashiCorp's archive of {into.name} cannot be unpacked: {error}") from error
+    into.chmod(0o755)
+
+
+def system_name() -> str:
+    """HashiCorp's name of this platform, such as `linux_amd64`. UnreachableError if there are no releases for it."""
+    system = next((name for name in _SYSTEMS if sys.platform.startswith(name)), "")
+    machine = _MACHINES.get(platform.machine().lower(), "")
+    if not system or not machine:
+        raise UnreachableError(f"HashiCorp releases no Packer for {sys.platform} on {platform.machine()}")
+    return f"{system}_{machine}"
+
+
+def _url(what: str) -> str:
+    version = PACKER.version.removeprefix("v")
+    return f"https://{HOST}/packer/{version}/packer_{version}_{what}"
+
+
+# Measured on two cores with an empty Go cache: 260 s for the slowest.
+_BUILD_TIMEOUT_S: Final = 3600
+_DOWNLOAD_TIMEOUT_S: Final = 900
+_INSTALL_TIMEOUT_S: Final = 120
+_PREFIX: Final = ".building-"
+
+
+def built_packer(cache: Path) -> Path:
+    """The path of the cache's Packer, which may not exist."""
+    return cache / f"packer-{PACKER.version}" / "packer"
+
+
+def remove_abandoned(cache: Path) -> None:
+    """Remove what killed builds left. The caller holds the lock of the cache, so no other build is running."""
+    for folder in cache.glob(f"{_PREFIX}*"):
+        shutil.rmtree(folder)
+
+
+def build(context: ToolContext, go: Path, packer: Path | None, missing: Sequence[NeededPlugin]) -> None:
+    """Build the missing plugins, and Packer if there is none. Replaces earlier builds."""
+    jobs = [*([] if packer else [PACKER]), *(plugin.pin for plugin in missing)]
+    context.console.say(announcement(packer is None, len(missing), jobs))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=context.cache) as temporary:
+        sources = [_download_source(context, go, pin, Path(temporary, pin.name)) for pin in jobs]
+        binaries = {source.pin.name: _compile(context, go, source) for source in sources}
+        if packer is None:
+            packer = built_packer(context.cache)
+            replace_folder(binaries[PACKER.name].parent, packer.parent, Path(temporary, "old"))
+        for plugin in missing:
+            done = install_plugin(
+                ["--path", binaries[plugin.pin.name], plugin.source], packer, context, _INSTALL_TIMEOUT_S
+            )
+            if done.returncode != 0:
+                raise ToolError(
+                    f"Packer rejects the plugin {plugin.name} that was built here", details=last_lines(done)
+                )
+
+
+def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[Pin]) -> str:
+    """The message that says what will be built, and how long that takes."""
+    parts = [*([f"packer {PACKER.version}"] if with_packer else []), counted(plugin_count, "plugin")]
+    minutes = counted(math.ceil(sum(job.build_s for job in jobs) / 60), "minute")
+    return f"building {' and '.join(parts[: 1 + bool(plugin_count)])} from source: about {minutes} on 2 cores, once"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """A Go module that is ready to build."""
+
+    pin: Pin
+    folder: Path
+    binary: Path
+
+
+def _download_source(context: ToolContext, go: Path, pin: Pin, place: Path) -> _Source:
+    place.mkdir()
+    # The working directory is outside any module, so that Go reads no go.mod.
+    argv: list[str | Path] = [go, "mod", "download", "-json", f"{pin.module}@{pin.version}"]
+    with context.console.task(f"downloading {pin.name} {pin.version}", None):
+        done = context.programs.run(
+            argv, environ=process.go_environment(context.environ), cwd=place, timeout=_DOWNLOAD_TIMEOUT_S
+        )
+        report = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
+        if done.returncode != 0 or "Dir" not in report:
+            raise ToolError(
+                f"Go cannot download {pin.module} {pin.version}",
+                hint="check the network, GOPROXY and HTTPS_PROXY",
+                details=(report.get("Error") or done.stderr).strip().splitlines()[-LAST_LINES:],
+            )
+    # The module cache is read-only, and Go applies a module's `replace` lines only when it is the main module.
+    source = place / "source"
+    shutil.copytree(report["Dir"], source, copy_function=shutil.copyfile)
+    for folder, _, _ in os.walk(source):
+        Path(folder).chmod(stat.S_IRWXU)
+    return _Source(pin, source, place / "out" / pin.name)
+
+
+def _compile(context: ToolContext, go: Path, source: _Source) -> Path:
+    pin = source.pin
+    last: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
+    # Without it a plugin reports a development version, which version constraints reject.
+    flags = () if pin is PACKER else ("-ldflags", f"-X {pin.module}/version.VersionPrerelease=")
+    with context.console.task(f"building {pin.name} {pin.version}", None) as advance:
+
+        def on_line(line: str) -> None:
+            last.append(line)
+            advance(1)
+
+        code = context.programs.stream(
+            [go, "build", "-v", "-buildvcs=false", *flags, "-o", source.binary, "."],
+            environ=process.go_environment(context.environ),
+            cwd=source.folder,
+            timeout=_BUILD_TIMEOUT_S,
+            on_line=on_line,
+        )
+        if code != 0 or not source.binary.is_file():
+            # A killed compiler prints nothing; systems kill it when memory runs out.
+            raise ToolError(
+                f"Go cannot build {pin.module} {pin.version}", details=[*last, f"go build ended with code {code}"]
+            )
+    return source.binary
+
 
 # Enough for a slow machine to download or build Packer and its plugins one after another.
 _LOCK_WAIT_S: Final = 3600
 
 _OFFICIAL: Final = OfficialReleases()
+_PROGRAMS: Final = Programs()
 _VERSION_LINE = re.compile(r"(?m)^Packer v(\S+)")
 _PLUGIN_FILE = re.compile(r"packer-plugin-(?P<name>[a-z0-9-]+)_v(?P<version>[^_]+)_x[0-9.]+_")
-# Each answer with the size and the time of every file that it came from.
-_ANSWERS: Final = pydantic.TypeAdapter(dict[str, tuple[str, dict[str, tuple[int, int]]]])
 
 
 def find_tools(
@@ -46,15 +359,14 @@ def find_tools(
     console: Console,
     build: bool = True,
     needed: Iterable[NeededPlugin],
-    run: ProgramRunner = process.run,
-    stream: ProgramStreamer = process.stream,
+    programs: Programs = _PROGRAMS,
     releases: OfficialReleases = _OFFICIAL,
 ) -> Toolchain:
     """A Packer with every plugin of `needed`; otherwise a ToolError with the commands to run.
 
     What is missing is downloaded or built, unless `build` is false.
     """
-    search = _Search(ToolContext(environ, cache_folder(environ), console, run, stream), tuple(needed))
+    search = _Search(ToolContext(environ, cache_folder(environ), console, programs), tuple(needed))
     go = shutil.which("go", path=environ.get("PATH", ""))
     try:
         found = search.find()
@@ -88,57 +400,6 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     return Path(home, ".cache", "imagegen")
 
 
-class AnswerCache:
-    """Answers of earlier runs. A damaged file is an empty cache: it only costs time."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def get(self, *key: object) -> str | None:
-        """The answer, if every file that it came from still has the same size and time."""
-        answer, files = self._read().get(_text(key), (None, {}))
-        return answer if _fingerprints(map(Path, files)) == files else None
-
-    def put(
-        self, answer: str, files: Collection[Path], *key: object, is_current: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Store an answer with the files and folders that it came from, unless one of them is missing.
-
-        `is_current` is called after their sizes and times were read: they could be newer than the answer.
-        """
-        fingerprints = _fingerprints(files)
-        if len(fingerprints) == len(files) and self._is_writable() and is_current():
-            answers = {**self._read(), _text(key): (answer, fingerprints)}
-            with contextlib.suppress(OSError):
-                write_file(self._file, _ANSWERS.dump_json(answers, indent=1))
-
-    def _is_writable(self) -> bool:
-        # On a read-only home the tools run each time, and once only.
-        parents = self._file.parents
-        return os.access(next(parent for parent in parents if parent.exists()), os.W_OK | os.X_OK)
-
-    def _read(self) -> dict[str, tuple[str, dict[str, tuple[int, int]]]]:
-        try:
-            return _ANSWERS.validate_json(self._file.read_bytes(), strict=True)
-        except (OSError, pydantic.ValidationError):
-            return {}
-
-
-def _text(key: Iterable[object]) -> str:
-    return json.dumps([str(part) for part in key])
-
-
-def _fingerprints(files: Iterable[Path]) -> dict[str, tuple[int, int]]:
-    return {str(file): (_size(file), file.stat().st_mtime_ns) for file in files if file.exists()}
-
-
-def _size(file: Path) -> int:
-    if file.is_dir():
-        # A folder's time has a resolution of milliseconds, in which several files may be added.
-        return zlib.crc32("/".join(sorted(path.name for path in file.iterdir())).encode())
-    return file.stat().st_size
-
-
 @dataclasses.dataclass(frozen=True)
 class _Found:
     tools: Toolchain | None
@@ -161,16 +422,15 @@ class _Search:
     def find(self) -> _Found:
         """The first Packer that runs and is new enough, and the first plugin folder that has what is needed."""
         context = self.context
-        cache = AnswerCache(context.cache / "tools.json")
         on_path = shutil.which("packer", path=context.environ.get("PATH", ""))
-        built = go_build.built_packer(context.cache)
+        built = built_packer(context.cache)
         seen = _Found(None, None, self.needed, () if on_path else ("packer is not on PATH",))
         for packer in [*([Path(on_path)] if on_path else []), *([built] if built.is_file() else [])]:
             is_packer = False
             try:
-                version = packer_version(packer, environ=context.environ, run=context.run, cache=cache)
+                version = packer_version(packer, environ=context.environ, run=context.programs.run)
                 if is_at_least(version, LOWEST_PACKER):
-                    return self._with_plugins(packer, version, seen, cache)
+                    return self._with_plugins(packer, version, seen)
                 is_packer = bool(version)
                 too_old = f"{packer} has version {version}; the lowest supported version is {LOWEST_PACKER}"
                 fault = too_old if is_packer else f"{packer} is not HashiCorp's Packer"
@@ -180,11 +440,11 @@ class _Search:
             seen = dataclasses.replace(seen, faults=(*seen.faults, fault), not_packer=not_packer)
         return seen
 
-    def _with_plugins(self, packer: Path, version: str, seen: _Found, cache: AnswerCache) -> _Found:
+    def _with_plugins(self, packer: Path, version: str, seen: _Found) -> _Found:
         context = self.context
         missing: tuple[NeededPlugin, ...] = ()
         for environ in (context.environ, {**context.environ, "PACKER_PLUGIN_PATH": str(context.plugin_folder)}):
-            plugins = installed_plugins(packer, environ=environ, run=context.run, cache=cache)
+            plugins = installed_plugins(packer, environ=environ, run=context.programs.run)
             missing = tuple(
                 plugin
                 for plugin in self.needed
@@ -205,7 +465,7 @@ class _Search:
             commands.append(f"# remove {found.not_packer}, or put HashiCorp's Packer before it on PATH")
         if found.packer is None:
             commands.append(_packer_command())
-        elif found.packer == go_build.built_packer(self.context.cache):
+        elif found.packer == built_packer(self.context.cache):
             place = shlex.quote(str(self.context.plugin_folder))
             packer = f"PACKER_PLUGIN_PATH={place} {shlex.quote(str(found.packer))}"
         commands += [f"{packer} plugins install {plugin.source}" for plugin in found.missing]
@@ -236,7 +496,7 @@ def _provide(search: _Search, releases: OfficialReleases, go: Path | None) -> To
         context.console.say("another run is downloading or building the tools; waiting for it to end")
 
     with locked(context.cache / "tools.lock", wait_s=_LOCK_WAIT_S, waiting=waiting):
-        go_build.remove_abandoned(context.cache)
+        remove_abandoned(context.cache)
         # Searched again under the lock: the run that held it may have provided everything.
         found = search.find()
         if found.tools is None:
@@ -249,7 +509,7 @@ def _provide(search: _Search, releases: OfficialReleases, go: Path | None) -> To
                 raise search.refusal(found, has_go=False)
             if found.obstacle:
                 context.console.say(found.obstacle)
-            go_build.build(context, go, found.packer, found.missing)
+            build(context, go, found.packer, found.missing)
             found = search.find()
     if found.tools is None:
         raise ToolError("the tools that imagegen built cannot be used", details=found.faults)
@@ -259,7 +519,7 @@ def _provide(search: _Search, releases: OfficialReleases, go: Path | None) -> To
 def _download(search: _Search, found: _Found, releases: OfficialReleases) -> _Found:
     context = search.context
     if found.packer is None:
-        binary = go_build.built_packer(context.cache)
+        binary = built_packer(context.cache)
         releases.fetch_packer(binary, environ=context.environ, console=context.console)
         found = search.find()
     else:
@@ -278,44 +538,20 @@ def _packer_command() -> str:
     return f"# install Packer {LOWEST_PACKER} or newer: https://developer.hashicorp.com/packer/install"
 
 
-def packer_version(packer: Path, *, environ: Mapping[str, str], run: ProgramRunner, cache: AnswerCache) -> str:
+def packer_version(packer: Path, *, environ: Mapping[str, str], run: ProgramRunner) -> str:
     """The version; empty if the program is another `packer`, such as cracklib's."""
-    answer = cache.get("version", packer)
-    if answer is None:
-        # Packer prints its version in a tenth of a second.
-        done = run([packer, "version"], environ=environment.packer_probe_environment(environ), timeout=10)
-        match = _VERSION_LINE.search(done.stdout)
-        answer = match[1] if done.returncode == 0 and match else ""
-        cache.put(answer, [packer], "version", packer)
-    return answer
+    # Packer prints its version in a tenth of a second.
+    done = run([packer, "version"], environ=process.packer_probe_environment(environ), timeout=10)
+    match = _VERSION_LINE.search(done.stdout)
+    return match[1] if done.returncode == 0 and match else ""
 
 
-def installed_plugins(
-    packer: Path, *, environ: Mapping[str, str], run: ProgramRunner, cache: AnswerCache
-) -> dict[str, Plugin]:
+def installed_plugins(packer: Path, *, environ: Mapping[str, str], run: ProgramRunner) -> dict[str, Plugin]:
     """The plugins that this Packer finds in this environment, by their source."""
-    child_environ = environment.packer_probe_environment(environ)
-    names = ("PACKER_PLUGIN_PATH", "PACKER_CONFIG_DIR", "PACKER_CONFIG", "HOME", "XDG_CONFIG_HOME")
-    key = ("plugins", packer, *(child_environ.get(name, "") for name in names))
-    answer = cache.get(*key)
-    if answer is not None:
-        return parse_plugins(answer)
-
-    def list_plugins() -> str:
-        # Packer reads every plugin file, which takes one second.
-        done = run([packer, "plugins", "installed"], environ=child_environ, timeout=20)
-        return done.stdout if done.returncode == 0 else ""
-
-    output = list_plugins()
-    plugins = parse_plugins(output)
-    if plugins:
-        # The times of these folders show whether a plugin was added or removed. Without a plugin nothing is cached.
-        files = {plugin.path for plugin in plugins.values()}
-        owners = {file.parents[1] for file in files}
-        beside = {path for owner in owners for path in owner.iterdir() if path.is_dir()}
-        # Another run may be installing a plugin now: a second list must be the same as the first.
-        cache.put(output, {packer} | files | owners | beside, *key, is_current=lambda: list_plugins() == output)
-    return plugins
+    # Packer reads every plugin file, which takes one second.
+    child_environ = process.packer_probe_environment(environ)
+    done = run([packer, "plugins", "installed"], environ=child_environ, timeout=20)
+    return parse_plugins(done.stdout) if done.returncode == 0 else {}
 
 
 def parse_plugins(output: str) -> dict[str, Plugin]:

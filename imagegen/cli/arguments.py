@@ -1,35 +1,78 @@
-"""Turns the options of a verb into arguments of the pipeline: targets, lock, console, the facts of the run.
+"""Turns the options of a verb into arguments of the pipeline: targets, lock, the run, a manifest of a store.
 
 `--rehearse` is here too. The rehearsal is imported only when it is used: it needs an extra of the package.
 """
 
-import datetime
 import os
-import secrets
-import sys
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 import click
 
 from imagegen import pipeline
-from imagegen.base.console import Console, make_console
+from imagegen.base.console import make_console
 from imagegen.base.errors import ConfigError, ImagegenError, ToolError
-from imagegen.base.lines import one_line
-from imagegen.build.packer import OnError
+from imagegen.base.lines import counted
 from imagegen.cli.messages import messages
 from imagegen.cli.options import REHEARSAL_LABEL, load_config, parse_labels, today
 from imagegen.cli.output import error_text, print_as, print_manifest
 from imagegen.fetch import locking
 from imagegen.fetch.lock import Lock, read_lock
 from imagegen.fetch.locking import default_lock, lock_command
-from imagegen.pipeline import PreparedTarget
 from imagegen.plan import loading
 from imagegen.plan.loading import ConfigRequest, Loaded
 from imagegen.plan.resolve import Decision
-from imagegen.providers import RunFacts
+from imagegen.plan.target import PreparedTarget
 from imagegen.record.manifest import ImageManifest
+from imagegen.record.store import Listing, LocalStore
+from imagegen.run import Run
+
+_ID: Final = re.compile(r"[0-9A-Fa-f]{1,64}")
+
+
+def find_store(folder: Path | None, out: Path) -> Path:
+    """The folder `manifests` in FOLDER or in OUT. FOLDER must exist, and may also be the folder `manifests` itself."""
+    if folder and not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder", hint="name a folder that holds `manifests`, as --out does")
+    return folder if folder and folder.name == "manifests" else (folder or out) / "manifests"
+
+
+def choose_manifest(image_id: str, listing: Listing, store: Path) -> ImageManifest:
+    """The one manifest whose image id begins so."""
+    found = [item for item in listing.records if item.image_id.startswith(image_id.lower())]
+    if not found:
+        listing.reject_bad()
+    if len(found) != 1:
+        what = "no manifest" if not found else counted(len(found), "manifest")
+        hint = f"run `imagegen manifest list {shlex.quote(str(store.parent))}` to see them"
+        if not listing.records:
+            hint = f"give the --out folder of the build as FOLDER, after {image_id}"
+        raise ConfigError(f"{store} has {what} whose image id begins with {image_id!r}", hint=hint)
+    return found[0]
+
+
+def is_image_id(name: str) -> bool:
+    """Whether a name can be the start of an image's id."""
+    return _ID.fullmatch(name) is not None
+
+
+def find_manifest_file(name: str, folder: Path | None) -> Path:
+    """The file of a manifest: a path, or the start of an image's id in a store."""
+    if is_image_id(name) and not Path(name).exists():
+        root = find_store(folder, Path("out"))
+        store = LocalStore(root)
+        found = choose_manifest(name, store.list(), root)
+        return store.path(found.name, found.target, found.image_id, found.labels)
+    if not Path(name).exists():
+        hint = "give the file of a manifest, or the start of its image's id, which `imagegen manifest list` shows"
+        raise ConfigError(f"{name} does not exist", hint=hint)
+    if folder is not None:
+        raise ConfigError(f"{name} is a file, so FOLDER has no effect", hint=f"leave {folder} out")
+    return Path(name)
 
 
 def prepare_targets(loaded: Loaded, target: str | None) -> list[PreparedTarget]:
@@ -61,14 +104,11 @@ def decide_plan(
     [chosen] = choose_targets(load_config(config, sets), target, one=True)
     if rehearse:
         request = ConfigRequest(config, today(), sets)
-        console = open_console(plain=False, quiet=False)
-        lock: Lock = import_rehearsal().rehearse_lock(request, chosen.name, environ=os.environ, console=console)
+        lock: Lock = import_rehearsal().rehearse_lock(request, chosen.name, open_run())
     elif frozen:
-        console, run = open_console(plain=False, quiet=False), make_run_facts(())
-        file = find_lock_file(config, lock_file, ())
-        lock = locking.verify_frozen([chosen], file, run=run, console=console).lock
+        lock = locking.verify_frozen([chosen], find_lock_file(config, lock_file, {}), open_run()).lock
     else:
-        lock = locking.read_lock_for(chosen, find_lock_file(config, lock_file, ()))
+        lock = locking.read_lock_for(chosen, find_lock_file(config, lock_file, {}))
     return pipeline.decide(chosen, lock)
 
 
@@ -107,15 +147,11 @@ def process_targets(
         raise click.exceptions.Exit(max(codes))
 
 
-def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) -> Path:
+def find_lock_file(config: Path, lock_file: Path | None, labels: Mapping[str, str]) -> Path:
     """The lock: beside the config unless another one is given. The lock of a rehearsal is only for rehearsals."""
     file = lock_file or default_lock(config)
     lock = read_lock(file)
-    if (
-        lock is not None
-        and lock.labels.get(REHEARSAL_LABEL) == "true"
-        and parse_labels(labels).get(REHEARSAL_LABEL) != "true"
-    ):
+    if lock and lock.labels.get(REHEARSAL_LABEL) == "true" and labels.get(REHEARSAL_LABEL) != "true":
         raise ConfigError(
             f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins",
             hint=f"give another lock with --lock, or delete this one and run `{lock_command(config, file)}`",
@@ -123,44 +159,11 @@ def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) 
     return file
 
 
-def open_console(*, plain: bool, quiet: bool) -> Console:
-    """The console of the command. From now on, its messages are printed there too."""
+def open_run(labels: Sequence[str] = (), *, plain: bool = False, quiet: bool = False, out: Path = Path("out")) -> Run:
+    """The run of this command. From now on, its messages are printed on its console too."""
     console = make_console(plain=True if plain else None, quiet=quiet)
     messages().console = console
-    return console
-
-
-def parse_on_error(choice: str, *, rehearse: bool) -> OnError:
-    """What Packer does with the machine of a failed build. `ask` needs a terminal."""
-    if choice != "ask":
-        return OnError(choice)
-    if rehearse:
-        raise click.UsageError("a rehearsal does not ask: use --on-error=abort, or leave it out")
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("--on-error=ask needs a terminal: use --on-error=abort to keep the machine")
-    return OnError(choice, _ask_what_to_do)
-
-
-def _ask_what_to_do(step: str) -> str:
-    """A letter of Packer's own question. At the end of the input it is the safe one."""
-    question = f"{step} failed: [c] clean up, [a] abort and keep the machine, [r] run the step again? "
-    answer = ""
-    while answer not in ("c", "a", "r"):
-        click.echo(one_line(question), err=True, nl=False)
-        answer = (sys.stdin.readline() or "c").strip().lower()
-    return answer
-
-
-def make_run_facts(labels: Sequence[str]) -> RunFacts:
-    """The facts of this run."""
-    now = datetime.datetime.now(datetime.UTC)
-    return RunFacts(
-        environ=os.environ,
-        labels=parse_labels(labels),
-        started=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        # The random end tells runs of the same second apart.
-        id=f"{now:%Y%m%dt%H%M%Sz}-{secrets.token_hex(3)}",
-    )
+    return Run.start(os.environ, parse_labels(labels), console, out)
 
 
 def list_flags(switches: Mapping[str, bool], on_error: str) -> list[str]:
@@ -169,32 +172,15 @@ def list_flags(switches: Mapping[str, bool], on_error: str) -> list[str]:
 
 
 def rehearse_build(
-    request: ConfigRequest,
-    target: str,
-    out: Path,
-    labels: Sequence[str],
-    flags: Sequence[str],
-    faults: Sequence[str],
-    console: Console,
-    *,
-    boot: bool,
+    request: ConfigRequest, target: str, run: Run, flags: Sequence[str], faults: Sequence[str], *, boot: bool
 ) -> ImageManifest:
     """Rehearse the build of one target."""
-    if REHEARSAL_LABEL in parse_labels(labels):
+    if REHEARSAL_LABEL in run.labels:
         raise ConfigError(
             f"--label {REHEARSAL_LABEL}=… cannot be set together with --rehearse",
             hint=f"leave it out: every rehearsal is labelled {REHEARSAL_LABEL}=true",
         )
-    manifest: ImageManifest = import_rehearsal().rehearse_build(
-        *(request, target),
-        out=out,
-        labels=labels,
-        flags=flags,
-        faults=faults,
-        boot=boot,
-        environ=os.environ,
-        console=console,
-    )
+    manifest: ImageManifest = import_rehearsal().rehearse_build(request, target, run, flags, faults, boot=boot)
     return manifest
 
 

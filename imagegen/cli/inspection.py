@@ -1,20 +1,197 @@
-"""What is told about an inspected download: texts for people, JSON for programs, and lines for a config. Pure."""
+"""What `imagegen artifacts inspect` shows of a download, which override it fits, and what each override replaces."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, get_args
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from imagegen.base.lines import counted
-from imagegen.cli.override_fit import find_missing, find_overrides
+from imagegen.catalog.facts import table
+from imagegen.config.schema import Known
+from imagegen.fetch.request import is_archive
 from imagegen.inspect.archive import NAMES, ArchiveFormat
 from imagegen.inspect.members import find_ambiguous, is_program
+from imagegen.plan import loading
+from imagegen.rules.unimplemented import notes
 
 if TYPE_CHECKING:
     from imagegen.inspect.inspect import InspectedFile, Inspection
-    from imagegen.trust.found_signature import FoundSignature
+    from imagegen.steps.model import ArtifactMeta, Step
+    from imagegen.trust.messages import FoundSignature
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedArtifact:
+    """One artifact that an override replaces."""
+
+    artifact: str
+    step: str
+    """The step that downloads it."""
+    address: str
+    """The public address that the override replaces."""
+    file: str = ""
+    """Its file name, if the override is a base URL or of one of the files of a base URL."""
+    conditional: bool = False
+    """Whether some configs do not need it."""
+
+    def as_json(self) -> dict[str, str]:
+        return {"artifact": self.artifact, "step": self.step, "address": self.address}
+
+
+def overrides() -> dict[str, list[ReplacedArtifact]]:
+    """Every override that a config may have, with the artifacts that it replaces."""
+    found: dict[str, list[ReplacedArtifact]] = {}
+    for step in loading.load_steps().values():
+        for name, meta in step.meta.artifacts.items():
+            file = (meta.path or "").rpartition("/")[2]
+            artifact = ReplacedArtifact(name, step.name, meta.url or f"{meta.base}/{meta.path}", file, bool(meta.when))
+            for override in meta.overrides:
+                found.setdefault(override, []).append(artifact)
+    return dict(sorted(found.items()))
+
+
+def override_lines(found: Mapping[str, Sequence[ReplacedArtifact]], width: int) -> Iterator[str]:
+    """Each override with the public addresses that it replaces."""
+    for name, artifacts in found.items():
+        yield from textwrap.wrap(f"{name}: {_content(artifacts)}", width, subsequent_indent="    ")
+        # Not wrapped, so that an address can be copied.
+        yield from dict.fromkeys(f"  {artifact.address}" for artifact in artifacts)
+
+
+def _content(artifacts: Sequence[ReplacedArtifact]) -> str:
+    """What the URL of an override must serve."""
+    files = list(dict.fromkeys(artifact.file for artifact in artifacts if artifact.file))
+    if len(files) > 1:
+        used = " (those that the config uses)" if any(artifact.conditional for artifact in artifacts) else ""
+        listed = f"{', '.join(files[:-1])} and {files[-1]}{used}"
+        return f"a folder with {listed}, or of an archive with them, or a template with {{name}}"
+    return f"{files[0]}, or of an archive with it" if files else artifacts[0].artifact
+
+
+def known_facts() -> Known:
+    """The facts about keys that are not in the model, but in the catalogue, the steps and the rules."""
+    descriptions = {
+        name: f"The https URL of {_content(artifacts)}, instead of the public one."
+        for name, artifacts in overrides().items()
+    }
+    gates = {name: _describe_gate(row) for name, row in table("kubelet")["feature_gates"].items()}
+    return Known(list(table("windows")["releases"]), descriptions, gates, notes())
+
+
+def _describe_gate(row: Mapping[str, str | None]) -> str:
+    """The Kubernetes versions that have a feature gate."""
+    since = f"from {row['first']} " if row["first"] else ""
+    until = f"up to {row['last']}" if row["last"] else "on"
+    fixed = f"; it cannot be switched off from {row['locked']} on" if row["locked"] else ""
+    return f"Kubernetes has it {since}{until}{fixed}."
+
+
+_ITEM: Final = re.compile(r"\{\{\s*item\s*\}\}")
+_LITERALS: Final = re.compile(r"\[[^\]]*\]")
+# The facts that give the items of a list, with where a network plugin's row of the catalogue has them.
+_FACTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterable[str]]]] = {
+    "facts.cni_programs": lambda row: (name for names in row.get("programs", {}).values() for name in names),
+    "facts.cni_archive": lambda row: (row.get("archive") or {}).get("programs", ()),
+}
+
+
+@dataclasses.dataclass
+class _Wanted:
+    """What an artifact must have: one name of each set of `all`; without any, one of `some`. In lower case."""
+
+    all: list[set[str]] = dataclasses.field(default_factory=list)
+    some: set[str] = dataclasses.field(default_factory=set)
+
+    def fits(self, names: set[str]) -> bool:
+        return all(one & names for one in self.all) if self.all else bool(self.some & names)
+
+
+def find_overrides(names: Iterable[str], url: str, *, product: str = "") -> list[str]:
+    """The overrides that a download fits which has files with these names, or is the package of this product."""
+    have = {name.lower() for name in names}
+    judged = [
+        (meta, _wanted(step, artifact, meta).fits(have) or _is_package_of(product, step, artifact))
+        for step in loading.load_steps().values()
+        for artifact, meta in step.meta.artifacts.items()
+    ]
+    single = {meta.file_override if meta.base else meta.override for meta, fits in judged if fits}
+    whole = set(_fitting_bases(judged)) if is_archive(url) else set()
+    covered = {meta.file_override for meta, _ in judged if meta.override in whole}
+    return [*sorted(whole), *sorted(name for name in single - covered if name)]
+
+
+def find_missing(names: Iterable[str], base: str) -> Iterator[tuple[str, str, bool]]:
+    """The programs of a base URL that an archive with these files lacks: each with the override that brings it, and
+    whether every config needs it."""
+    have = {name.lower() for name in names}
+    for step in loading.load_steps().values():
+        for meta in step.meta.artifacts.values():
+            name = _name(str(meta.path))
+            if meta.base and meta.override == base and meta.file_override and name not in have:
+                yield name, meta.file_override, not step.meta.when
+
+
+def _fitting_bases(judged: Sequence[tuple[ArtifactMeta, bool]]) -> Iterator[str]:
+    """The base URLs that an archive fits: it has several of their files, or all if each has no override of its own."""
+    bases: dict[str, list[tuple[ArtifactMeta, bool]]] = {}
+    for meta, fits in judged:
+        if meta.base and meta.override and is_program(str(meta.path)):
+            bases.setdefault(meta.override, []).append((meta, fits))
+    for base, files in bases.items():
+        count = sum(fits for _, fits in files)
+        if count == len(files) or (count > 1 and any(meta.file_override for meta, _ in files)):
+            yield base
+
+
+def _resources(step: Step, artifact: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """The declared resources of an artifact: the kind, the fields, and the list of which each item is one."""
+    for entry in step.resources.data if isinstance(step.resources.data, list) else ():
+        for kind, fields in entry.items():
+            if isinstance(fields, dict) and fields.get("artifact") == artifact:
+                yield kind, fields, str(entry.get("each", ""))
+
+
+def _is_package_of(product: str, step: Step, artifact: str) -> bool:
+    """Whether the product is that of an artifact which is a package: the name of the artifact is part of its name."""
+    return artifact in product.lower() and any(kind == "package" for kind, _, _ in _resources(step, artifact))
+
+
+def _wanted(step: Step, artifact: str, meta: ArtifactMeta) -> _Wanted:
+    wanted = _Wanted()
+    if meta.base:
+        wanted.all += [{_name(str(meta.path))}] if is_program(str(meta.path)) else []
+        return wanted
+    for kind, fields, each in _resources(step, artifact):
+        if kind == "archive":
+            wanted.all += [{_name(path)} for path in fields.get("expect", ())]
+        if kind not in ("extract", "file"):
+            continue
+        # The name in the published archive, or that on the machine.
+        names = {_name(str(fields.get(key, fields["path"]))) for key in ("member", "path")}
+        if any("{{" in name for name in names):
+            wanted.some |= {_ITEM.sub(item.lower(), name) for name in names for item in _items(each)}
+        else:
+            wanted.all.append(names)
+    return wanted
+
+
+def _items(each: str) -> Iterator[str]:
+    """The items that a list may have."""
+    for literal in _LITERALS.findall(each):
+        yield from map(str, ast.literal_eval(literal))
+    for fact, read in _FACTS.items():
+        for row in table("cni")["plugins"].values() if fact in each else ():
+            yield from read(row)
+
+
+def _name(path: str) -> str:
+    return re.split(r"[/\\]", path)[-1].lower()
+
 
 Override = dict[str, str]
 """The keys and values of an override."""

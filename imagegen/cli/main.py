@@ -4,12 +4,13 @@ A verb is imported when it runs: `imagegen --help` takes little longer than the 
 """
 
 import errno
+import importlib
 import io
 import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final, NoReturn, TextIO
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 
@@ -18,35 +19,67 @@ from imagegen.base.errors import ExitCode, ImagegenError
 from imagegen.base.lines import joined
 from imagegen.cli.messages import Messages
 from imagegen.cli.output import error_text, usage_text
-from imagegen.cli.verb import make_verbs
 
+# The verbs of each module of `imagegen.cli.verbs`, with their lines of help.
 VERBS: Final = {
-    "artifacts": "Inspect, mirror and cache downloads.",
-    "attest": "Write proof of what was built.",
-    "build": "Build, publish and record an image.",
-    "catalog": "Show the known versions, releases and overrides.",
-    "doctor": "Check whether a build can succeed in your account.",
-    "explain": "Show where every value comes from.",
-    "init": "Write a first config.",
-    "janitor": "List or remove what killed builds left in the cloud.",
-    "kinds": "Show the kinds of resource that steps are made of.",
-    "lock": "Pin base images and artifacts.",
-    "manifest": "Read the manifests of built images.",
-    "plan": "Show what will be on the machine.",
-    "publish": "Publish a built image.",
-    "render": "Write the tree for Packer.",
-    "rules": "List the rules, or explain one.",
-    "samples": "Write what the cluster needs for an image.",
-    "schema": "Print the JSON Schema of a config.",
-    "sign-list": "List the scripts to sign.",
-    "steps": "Show what each step does on the machine.",
-    "tools": "Find or install Packer and its plugins.",
-    "validate": "Check configs.",
-    "verify": "Verify proof, a lock or a node against a manifest.",
+    "artifacts": {"artifacts": "Inspect, mirror and cache downloads."},
+    "builds": {
+        "build": "Build, publish and record an image.",
+        "doctor": "Check whether a build can succeed in your account.",
+        "janitor": "List or remove what killed builds left in the cloud.",
+        "lock": "Pin base images and artifacts.",
+        "publish": "Publish a built image.",
+        "render": "Write the tree for Packer.",
+        "tools": "Find or install Packer and its plugins.",
+    },
+    "facts": {
+        "catalog": "Show the known versions, releases and overrides.",
+        "kinds": "Show the kinds of resource that steps are made of.",
+        "rules": "List the rules, or explain one.",
+        "schema": "Print the JSON Schema of a config.",
+        "steps": "Show what each step does on the machine.",
+    },
+    "init": {"init": "Write a first config."},
+    "plans": {
+        "explain": "Show where every value comes from.",
+        "plan": "Show what will be on the machine.",
+        "sign-list": "List the scripts to sign.",
+    },
+    "records": {
+        "attest": "Write proof of what was built.",
+        "manifest": "Read the manifests of built images.",
+        "verify": "Verify proof, a lock or a node against a manifest.",
+    },
+    "samples": {"samples": "Write what the cluster needs for an image."},
+    "validate": {"validate": "Check configs."},
 }
 # The exit code of a shell for a program that SIGPIPE ended.
 READER_LEFT: Final = 141
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Verb(click.Command):
+    """A verb's name and its line of help. Its module, which has the command, is imported when the verb is called:
+    `--help` needs no more."""
+
+    def __init__(self, module: str, name: str, line: str) -> None:
+        super().__init__(name, short_help=line)
+        self._module = module
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - click's signature
+    ) -> click.Context:
+        return self.load().make_context(info_name, args, parent, **extra)
+
+    def load(self) -> click.Command:
+        """The command in the verb's module: `sign-list` is the function `sign_list`."""
+        module = importlib.import_module(f"imagegen.cli.verbs.{self._module}")
+        command: click.Command = getattr(module, str(self.name).replace("-", "_"))
+        return command
 
 
 class Verbs(click.Group):
@@ -63,7 +96,7 @@ class Verbs(click.Group):
 
 @click.group(
     cls=Verbs,
-    commands=make_verbs(VERBS),
+    commands=[Verb(module, name, line) for module, lines in VERBS.items() for name, line in lines.items()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(imagegen.__version__, prog_name="imagegen")

@@ -1,9 +1,11 @@
-"""Arguments and options that several verbs share, and the config that they name."""
+"""Arguments and options that several verbs share, the config that they name, and lists with aligned columns."""
 
 import datetime
 import os
 import re
-from collections.abc import Iterable
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,7 @@ from imagegen.base.errors import ConfigError
 from imagegen.base.files import check_name
 from imagegen.base.lines import counted, one_line
 from imagegen.cli.messages import messages
+from imagegen.config.problems import closest, nearest, quoted
 from imagegen.plan import loading
 from imagegen.plan.loading import ConfigRequest, Loaded
 
@@ -115,3 +118,29 @@ def load_config(config: Path, sets: tuple[str, ...]) -> Loaded:
     if count := len(loaded.warnings) + len(loaded.unimplemented):
         messages().show(one_line(f"{config}: {counted(count, 'warning')}: run `imagegen validate` to see them"))
     return loaded
+
+
+# A narrower terminal would break words, and longer lines are hard to read.
+_NARROWEST, _WIDEST = 60, 100
+
+
+def check_known(what: str, name: str, known: list[str], verb: str) -> None:
+    """Reject an unknown name. The hint has the name that was probably meant, or else the verb that lists all names."""
+    if name not in known:
+        hint = nearest(name, known) if closest(name, known) else f"`imagegen {verb}` lists them"
+        raise ConfigError(f"unknown {what} {quoted(name)}", hint=hint)
+
+
+def columns(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Aligned columns. Only the last one wraps."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    for *cells, text in rows:
+        lead = "".join(f"{cell:<{room}}  " for cell, room in zip(cells, widths, strict=True))
+        yield from textwrap.wrap(
+            text, width, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False
+        )
+
+
+def terminal_width() -> int:
+    """How many characters a line may have."""
+    return min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, _NARROWEST), _WIDEST)

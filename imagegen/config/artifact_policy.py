@@ -1,9 +1,11 @@
 """The part of the config about downloads: overrides, hosts, credentials and signatures. Part of ImageConfig."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import pydantic
 
+from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.base.errors import InvalidValue
 from imagegen.base.hosts import HostPolicy, plain_host
 from imagegen.config.problems import quoted, type_of
@@ -55,10 +57,15 @@ def _check_form(value: object) -> object:
     raise InvalidValue(f"must be a string or a map, not {type_of(value)}", hint)
 
 
-def _check_signer(signer: str | Signer) -> str | Signer:
-    # Only configs with signers need it.
-    from imagegen.authenticode.signer import parse_signer
+@dataclasses.dataclass(frozen=True)
+class AllowedSigner:
+    """A signer as the config has it, and the rule that it stands for."""
 
+    given: str | Signer
+    rule: SignerRule
+
+
+def _read_signer(signer: str | Signer) -> AllowedSigner:
     given = signer if isinstance(signer, str) else signer.given()
     texts = [given] if isinstance(given, str) else given.values()
     if unseen := next((letter for text in texts for letter in text if not letter.isprintable()), ""):
@@ -66,23 +73,31 @@ def _check_signer(signer: str | Signer) -> str | Signer:
             f"the signer has the character U+{ord(unseen):04X}, which is invisible", "remove it, or use a thumbprint"
         )
     try:
-        parse_signer(given)
+        return AllowedSigner(signer, parse_signer(given))
     except ValueError as error:
         raise InvalidValue(
             str(error), "`imagegen artifacts inspect FILE` shows who signed a file, in the form to write here"
         ) from None
-    return signer
+
+
+def _as_given(signer: AllowedSigner, info: pydantic.SerializationInfo) -> object:
+    given = signer.given
+    return given if isinstance(given, str) else given.model_dump(exclude_none=info.exclude_none)
 
 
 # Discriminated unions, so that error messages are about the form that was used.
-AskedSigner = Annotated[
-    Annotated[
-        Annotated[SignerText, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
-        pydantic.Discriminator(lambda given: "(text)" if isinstance(given, str) else "(signer)"),
-    ],
-    pydantic.BeforeValidator(_check_form),
-    pydantic.AfterValidator(_check_signer),
-]
+if TYPE_CHECKING:
+    AskedSigner = AllowedSigner
+else:
+    AskedSigner = Annotated[
+        Annotated[
+            Annotated[SignerText, pydantic.Tag("(text)")] | Annotated[Signer, pydantic.Tag("(signer)")],
+            pydantic.Discriminator(lambda given: "(text)" if isinstance(given, str) else "(signer)"),
+        ],
+        pydantic.BeforeValidator(_check_form),
+        pydantic.AfterValidator(_read_signer),
+        pydantic.PlainSerializer(_as_given),
+    ]
 
 
 class PinnedUrl(Strict):
@@ -101,6 +116,11 @@ class PinnedUrl(Strict):
         "artifacts.signatures.signers.",
         examples=["CN=Example Corporation"],
     )
+
+    @property
+    def rule(self) -> SignerRule | None:
+        """Who must have signed it, as it is judged."""
+        return self.signer.rule if self.signer else None
 
 
 AskedOverride = Annotated[
@@ -172,12 +192,6 @@ class Signatures(Strict):
         default=True,
         description="Accept signers whose certificates are signed with SHA-1, as old public ones are.",
         examples=[False],
-    )
-    msi_contents: bool = pydantic.Field(
-        default=False,
-        description="Check the signatures of the files inside MSI packages too. Default: the signature of a package "
-        "covers its files.",
-        examples=[True],
     )
     own_scripts: Annotated[
         Annotated[dict[Literal["from"], RelativePath], pydantic.Field(min_length=1)] | None,

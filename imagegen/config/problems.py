@@ -24,6 +24,11 @@ _SLIP: Final = 1.9
 _LEAST_LIKENESS: Final = 0.65
 _WIDEST_LIST: Final = 200
 _SECONDS: Final = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
+# The keys of earlier versions, and what holds in their place.
+_REMOVED: Final[dict[YamlPath, str]] = {
+    ("artifacts", "signatures", "msi_contents"): "imagegen no longer reads the files inside an MSI package: the "
+    "signature of the package covers them",
+}
 # Words that older YAML reads as true and false.
 _OLD_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 # The keys whose items messages do not name like the key without its s.
@@ -68,6 +73,8 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
     # With the member of a union that pydantic tried: a target's settings are those of its provider.
     tried = item["loc"]
     match kind:
+        case "extra_forbidden" if location in _REMOVED:
+            return _REMOVED[location], "remove the key"
         case "extra_forbidden":
             return f"unknown key {quoted(location[-1])}", nearest(str(location[-1]), known_keys(model, tried[:-1]))
         case "missing":
@@ -96,9 +103,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return f"unknown {_noun(location)} {quoted(given)}", nearest(str(given), known)
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
             wanted = {"int_type": "an integer", "bool_type": "true or false", "list_type": "a list"}.get(kind, "a map")
-            return f"must be {wanted}, not {type_of(given)}", _hint_for_type(
-                kind, given, known_keys(model, tried), _unit(model, tried)
-            )
+            return f"must be {wanted}, not {type_of(given)}", _hint_for_type(kind, given, model, tried)
         case "greater_than_equal":
             return f"{given} is below the minimum of {context['ge']}", f"write {context['ge']} or more"
         case "less_than_equal":
@@ -113,7 +118,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return message[:1].lower() + message[1:], ""
 
 
-def _hint_for_type(kind: str, given: object, keys: Sequence[str], unit: str) -> str:
+def _hint_for_type(kind: str, given: object, model: type[pydantic.BaseModel], path: YamlPath) -> str:
     """What to write in place of a value of another type; empty if that cannot be told."""
     text = str(given)
     if kind == "bool_type" and text in _OLD_BOOLEANS:
@@ -123,7 +128,8 @@ def _hint_for_type(kind: str, given: object, keys: Sequence[str], unit: str) -> 
     if kind == "list_type":
         return "write [{…}], or each item after a dash" if isinstance(given, dict) else ""
     if kind == "int_type":
-        return _hint_for_number(text, unit)
+        return _hint_for_number(text, _unit(model, path))
+    keys = known_keys(model, path)
     return f"write a map with keys such as {keys[0]}" if keys and kind != "bool_type" else ""
 
 

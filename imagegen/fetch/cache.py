@@ -21,8 +21,7 @@ import pydantic
 
 from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.base.files import holding, is_at, locking_folder, read_file, remove_unless_held, replacing, scratch_folder
-from imagegen.fetch.arrival import LONGEST_HEADER, Version
-from imagegen.fetch.download import LIMIT_BYTES, Fetched, writing
+from imagegen.fetch.download import LIMIT_BYTES, LONGEST_HEADER, Fetched, Version, writing
 from imagegen.fetch.request import shown_url
 from imagegen.steps.resource import Sha256, Strict
 

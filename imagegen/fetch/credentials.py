@@ -19,7 +19,7 @@ from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.fetch.request import host_of, place_of, shown_url
 
 if TYPE_CHECKING:
-    from imagegen.oci.image_lookup import Answer, Ask
+    from imagegen.fetch.http import Answer, Ask
 
 # For each host, or path on one, the way to sign in by the keys of the config: names of environment variables, or that
 # of a cloud.
@@ -65,14 +65,16 @@ class PrivateHosts:
         With `urls`, only for the variables that these need."""
         used = self._ways if urls is None else dict.fromkeys(place_of(url, self._ways) for url in urls)
         ways = {place: way for place, way in self._ways.items() if place in used and SIGN_IN not in way}
-        missing = [(name, host_of(f"https://{place}")) for place, way in ways.items() for name in self._missing(way)]
+        missing = [
+            (name, host_of(f"https://{place}"))
+            for place, way in ways.items()
+            for name in way.values()
+            if not self._environ.get(name)
+        ]
         if missing:
-            raise _not_set(missing)
+            raise _not_set("artifacts.credentials", missing)
         for place, way in ways.items():
             self._given(way, f"https://{place}")
-
-    def _missing(self, way: Mapping[str, str]) -> list[str]:
-        return [name for name in way.values() if not self._environ.get(name)]
 
     def is_private(self, url: str) -> bool:
         """Whether the file needs credentials."""
@@ -110,30 +112,38 @@ class PrivateHosts:
 
     def _given(self, way: Mapping[str, str], url: str) -> Address:
         """The address with credentials that the environment has."""
-        host = host_of(url)
-        values = {key: self._environ.get(name, "") for key, name in way.items()}
-        if missing := self._missing(way):
-            raise _not_set([(name, host) for name in missing])
-        for key, value in values.items():
-            if why := _fault(key, value):
-                # The value is not shown: the variable may hold another secret by mistake.
-                raise ConfigError(
-                    f"artifacts.credentials: {way[key]}, for {host}, is not valid: {why}",
-                    hint=f"set {way[key]} to the value alone, without a line break",
-                )
+        values = read_values("artifacts.credentials", host_of(url), way, self._environ)
         if "token_env" in values:
             return Address(url, f"Bearer {values['token_env']}")
         if "query_env" in values:
             return Address(f"{url}?{values['query_env'].removeprefix('?')}")
-        pair = f"{values['username_env']}:{values['password_env']}"
-        return Address(url, f"Basic {base64.b64encode(pair.encode()).decode()}")
+        return Address(url, f"Basic {basic_credentials(values)}")
 
 
-def _not_set(variables: Sequence[tuple[str, str]]) -> ConfigError:
+def read_values(section: str, host: str, way: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of the variables of a host, by the keys of the config's section."""
+    if missing := [name for name in way.values() if not environ.get(name)]:
+        raise _not_set(section, [(name, host) for name in missing])
+    for key, name in way.items():
+        if why := _fault(key, environ[name]):
+            # The value is not shown: the variable may hold another secret by mistake.
+            raise ConfigError(
+                f"{section}: {name}, for {host}, is not valid: {why}",
+                hint=f"set {name} to the value alone, without a line break",
+            )
+    return {key: environ[name] for key, name in way.items()}
+
+
+def basic_credentials(values: Mapping[str, str]) -> str:
+    """User name and password as HTTP's Basic scheme has them: the base64 of `user:password`."""
+    return base64.b64encode(f"{values['username_env']}:{values['password_env']}".encode()).decode()
+
+
+def _not_set(section: str, variables: Sequence[tuple[str, str]]) -> ConfigError:
     """The error for variables that are not set, each with its host."""
     names, hosts = ([*dict.fromkeys(column)] for column in zip(*variables, strict=True))
     return ConfigError(
-        f"artifacts.credentials: {' and '.join(names)} must have the credentials of {' and '.join(hosts)}, and "
+        f"{section}: {' and '.join(names)} must have the credentials of {' and '.join(hosts)}, and "
         f"{'is' if len(names) == 1 else 'are'} not set",
         hint=f"set {' and '.join(names)} in the environment of imagegen",
     )

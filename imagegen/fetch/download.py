@@ -5,30 +5,150 @@ Touches the network and the folder of the file. No message shows the query or th
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
-import ssl
-import threading
-import time
+import hashlib
+import os
+import re
+import secrets
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.files import replacing
-from imagegen.base.hosts import ANY_HOST, HostPolicy
-from imagegen.fetch import arrival, connection
-from imagegen.fetch.arrival import MisbehavedError, Pace, Part, RetryError, Version, pieces
-from imagegen.fetch.authorities import find_authorities
+from imagegen.fetch import http
 from imagegen.fetch.credentials import Address, hint_for
+from imagegen.fetch.http import MisbehavedError, RetryError, Web
 from imagegen.fetch.request import shown_url
 
 if TYPE_CHECKING:
     import httpx
 
-    from imagegen.base.console import Console
+
+# A server that sends less in this time is too slow. At this rate, 30 MB would arrive before the deadline.
+PACE_S = 60.0
+LOWEST_BYTES_PER_S = 16 * 1024
+LONGEST_HEADER = 1000
+
+_BUFFER = 2**20
+_PIECE_BYTES = 2**18
+_PIECE_S = 1.0
+# No file has more than 18 digits of bytes, and Python refuses to read a number of thousands.
+_SIZE = "([0-9]{1,18})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """What a server says of the version of a file: its ETag and when it was last modified. Empty if it does not."""
+
+    etag: str = ""
+    last_modified: str = ""
+
+    @property
+    def condition(self) -> dict[str, str]:
+        """The headers of a request for the file, unless it still has this version."""
+        given = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in given.items() if value}
+
+    @property
+    def validator(self) -> str:
+        """Proves that two responses have the same bytes. RFC 9110, 13.1.5: a weak tag does not, and must not be sent as
+        If-Range."""
+        return "" if self.etag.startswith("W/") else self.etag or self.last_modified
+
+
+def version_of(response: httpx.Response) -> Version:
+    """The version that a response names."""
+    given = (response.headers.get(name, "") for name in ("etag", "last-modified"))
+    return Version(*(value if len(value) <= LONGEST_HEADER else "" for value in given))
+
+
+@dataclasses.dataclass
+class Part:
+    """The bytes downloaded so far."""
+
+    file: IO[bytes]
+    digest: hashlib._Hash = dataclasses.field(default_factory=hashlib.sha256)
+    size: int = 0
+    total: int | None = None
+    version: Version = Version()
+    """Without its validator, a download starts again instead of resuming."""
+    redirected_to: str = ""
+
+    def restart(self) -> None:
+        self.file.seek(0)
+        self.file.truncate()
+        self.digest = hashlib.sha256()
+        self.size, self.total, self.version = 0, None, Version()
+
+    def write(self, data: bytearray) -> None:
+        self.file.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+
+    def accept_whole(self, response: httpx.Response) -> None:
+        """Start again with a response that has the whole file."""
+        self.restart()
+        length = re.fullmatch(_SIZE, response.headers.get("content-length", ""))
+        self.version, self.total = version_of(response), int(length[1]) if length else None
+
+    def accept_range(self, response: httpx.Response) -> None:
+        """Continue with a response that has the rest of the file, if it is the rest of these bytes."""
+        match = re.fullmatch(rf"bytes {_SIZE}-[0-9]+/{_SIZE}", response.headers.get("content-range", ""))
+        version, fault = version_of(response), ""
+        if match is None or int(match[1]) != self.size:
+            fault = "the server sent another range than requested"
+        elif not version.validator:
+            fault = "the server does not say of which version of the file it sent the rest"
+        elif version.validator != self.version.validator:
+            fault = "the file changed on the server during the download"
+        elif self.total not in (None, int(match[2])):
+            fault = f"the server first said that the file has {self.total} bytes, and then {match[2]}"
+        if match is None or fault:
+            self.restart()
+            raise MisbehavedError(fault)
+        self.total = int(match[2])
+
+
+def pieces(chunks: Iterator[bytes], clock: Callable[[], float]) -> Iterator[tuple[bytearray, float]]:
+    """The bytes in larger pieces, which cost less, each with the time. A broken connection ends after its last byte."""
+    piece, now, last = bytearray(), 0.0, None
+    try:
+        for chunk in chunks:
+            piece += chunk
+            now = clock()
+            if last is None or len(piece) >= _PIECE_BYTES or now - last >= _PIECE_S:
+                yield piece, now
+                piece, last = bytearray(), now
+    except http.TransportError:
+        if piece:
+            yield piece, now
+        raise
+    if piece:
+        yield piece, now
+
+
+@dataclasses.dataclass
+class Pace:
+    """How fast a response arrives."""
+
+    since: float | None = None
+    size: int = 0
+
+    def check(self, size: int, now: float) -> None:
+        """Note that so many bytes arrived. Too few in a minute are an error."""
+        if self.since is None:
+            self.since = now
+        self.size += size
+        passed = now - self.since
+        if passed < PACE_S:
+            return
+        if self.size < LOWEST_BYTES_PER_S * passed:
+            raise MisbehavedError(f"only {self.size} bytes arrived within {passed:.0f} s")
+        self.since, self.size = now, 0
+
 
 LIMIT_BYTES = 4 * 2**30
 DEADLINE_S = 1800.0
@@ -36,7 +156,6 @@ DEADLINE_S = 1800.0
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
 
-_TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 _REFUSING_STATUSES = frozenset({401, 403})
 _GZIP_NAMES = (".gz", ".tgz")
 
@@ -61,30 +180,20 @@ class Fetched:
 def fetch(
     url: str,
     into: Path,
+    web: Web,
     *,
-    environ: Mapping[str, str],
-    console: Console,
     expected_sha256: str | None = None,
     key: str = "",
     address: Callable[[], Address] | None = None,
-    stop: threading.Event | None = None,
-    pause: Callable[[float], object] | None = None,
-    now: Callable[[], float] = time.monotonic,
 ) -> Fetched:
     """Download to `into`, which appears only when it is complete and has the expected digest, if one is given.
 
     `key` is the config's key of the URL, for hints. `address` gives the address of a private file, for each attempt.
-    Another thread sets `stop` to cancel the download. `pause` waits between attempts, and `now` is the clock of the
-    deadline.
     """
-    ended = stop or threading.Event()
-    download = Download(
-        url=url, environ=environ, console=console, key=key, address=address, stop=ended, pause=pause, now=now
-    )
     with writing(into):
         into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replacing(into, mode=0o600) as file:
-            found = download.fill(file)
+            found = Download(web=web, url=url, key=key, address=address).fill(file)
             check_digest(url, found.sha256, expected_sha256)
     return found
 
@@ -122,16 +231,11 @@ class UnchangedError(Exception):
 class Download:
     """One URL to download. `known` is the version that does not have to be downloaded again."""
 
+    web: Web
     url: str
-    environ: Mapping[str, str]
-    console: Console
-    hosts: HostPolicy = ANY_HOST
     key: str = ""
     address: Callable[[], Address] | None = None
     """The address of a private file, for each attempt."""
-    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-    pause: Callable[[float], object] | None = None
-    now: Callable[[], float] = time.monotonic
     known: Version = dataclasses.field(default_factory=Version)
     limit: int | None = None
     """How many bytes it may have; None: as many as an artifact."""
@@ -144,44 +248,36 @@ class Download:
     def most_bytes(self) -> int:
         return LIMIT_BYTES if self.limit is None else self.limit
 
+    def save(self, folder: Path, expected: str | None) -> tuple[Fetched, Path]:
+        """Download to a new file in a folder, which has the expected digest, if one is given."""
+        part = folder / secrets.token_hex(16)
+        try:
+            with writing(part):
+                handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                with os.fdopen(handle, "w+b", buffering=_BUFFER) as file:
+                    fetched = self.fill(file)
+            check_digest(self.url, fetched.sha256, expected)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return fetched, part
+
     def fill(self, file: IO[bytes]) -> Fetched:
-        """Retry until the file is complete. Only consecutive failures count, and any bytes are progress; but a server
-        may misbehave only so often.
+        """Retry until the file is complete. UnchangedError if the server still has the known version."""
+        part, deadline = Part(file), self.web.now() + DEADLINE_S
+        try:
+            self.web.retry(lambda: self._attempt(part, deadline), self.label, PAUSES_S, lambda: part.size, deadline)
+        except (http.TransportError, RetryError) as error:
+            reason, advice = str(error), "try again later"
+            if isinstance(error, http.UnknownHostError):
+                reason = f"there is no host of this name ({reason})"
+                advice = "check the host name, DNS and HTTPS_PROXY; in a closed network set artifacts.mirror"
+            raise RefusedError(
+                f"{self.label} could not be downloaded: {reason}", hint=error.hint or self._hint(advice)
+            ) from error
+        return Fetched(part.digest.hexdigest(), part.size, part.version, part.redirected_to)
 
-        UnchangedError if the server still has the known version."""
-        part = Part(file)
-        deadline = self.now() + DEADLINE_S
-        trust = find_authorities(self.environ, self.hosts.authorities)
-        failures = misbehaved = 0
-        while True:
-            self._check_cancelled()
-            before = part.size
-            try:
-                self._attempt(part, trust, deadline)
-            except (connection.TransportError, RetryError) as error:
-                self._check_cancelled()
-                reason = str(error)
-                hint = getattr(error, "hint", "")
-                if isinstance(error, connection.UnknownHostError):
-                    reason = f"there is no host of this name ({reason})"
-                    hint = hint or self._hint(
-                        "check the host name, DNS and HTTPS_PROXY; in a closed network set artifacts.mirror"
-                    )
-                failures = 1 if part.size > before else failures + 1
-                misbehaved += isinstance(error, (MisbehavedError, connection.LateError))
-                count = max(failures, misbehaved)
-                wait = max(PAUSES_S[min(count, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
-                is_last = count > len(PAUSES_S) or self.now() + wait > deadline
-                if is_last or isinstance(error, connection.LastingError):
-                    raise RefusedError(
-                        f"{self.label} could not be downloaded: {reason}", hint=hint or self._hint("try again later")
-                    ) from error
-                self.console.say(f"{self.label}: {reason}; retrying in {wait:g} s")
-                (self.pause or self.stop.wait)(wait)
-            else:
-                return Fetched(part.digest.hexdigest(), part.size, part.version, part.redirected_to)
-
-    def _attempt(self, part: Part, trust: ssl.SSLContext, deadline: float) -> None:
+    def _attempt(self, part: Part, deadline: float) -> None:
         # Identity here and raw bytes below: bytes that a library decompressed would have another digest.
         headers = {"Accept-Encoding": "identity"}
         if part.size and part.version.validator:
@@ -189,22 +285,14 @@ class Download:
         else:
             headers |= self.known.condition
         place = self.address() if self.address else Address(self.url)
-        with connection.get(
-            place.url,
-            headers,
-            environ=self.environ,
-            trust=trust,
-            hosts=self.hosts,
-            authorization=place.authorization,
-            stop=self.stop,
-        ) as response:
+        with self.web.get(place.url, headers, authorization=place.authorization) as response:
             self._accept(response, part)
             pace = Pace()
-            with self.console.task(f"downloading {self.label}", part.total) as advance:
+            with self._progress(part.total) as advance:
                 advance(part.size)
                 # No chunk size: a chunk that is not full yet would be lost when the connection breaks.
-                for piece, now in pieces(connection.chunks(response, arrival.PACE_S), self.now):
-                    self._check_cancelled()
+                for piece, now in pieces(http.chunks(response, PACE_S), self.web.now):
+                    self.web.check_cancelled()
                     self._check_limits(part.size + len(piece), now, deadline)
                     part.write(piece)
                     advance(len(piece))
@@ -214,8 +302,8 @@ class Download:
 
     def _accept(self, response: httpx.Response, part: Part) -> None:
         """Decide by the headers whether the body starts or continues the file."""
-        status, redirected_to = response.status_code, connection.redirected_to(response)
-        if status in _TEMPORARY_STATUSES:
+        status, redirected_to = response.status_code, http.redirected_to(response)
+        if status == 416 or status in http.TEMPORARY_STATUSES:
             reason = f"the server responded with status {status}"
             if status == 416:
                 part.restart()
@@ -253,9 +341,9 @@ class Download:
                 hint=self._hint("switch the compression off for this file"),
             )
 
-    def _check_cancelled(self) -> None:
-        if self.stop.is_set():
-            raise concurrent.futures.CancelledError
+    def _progress(self, total: int | None) -> contextlib.AbstractContextManager[Callable[[int], object]]:
+        console = self.web.console
+        return console.task(f"downloading {self.label}", total) if console else contextlib.nullcontext(lambda _: None)
 
     def _check_limits(self, size: int, now: float, deadline: float) -> None:
         if size > self.most_bytes:

@@ -1,18 +1,29 @@
-"""Compares two locks: what an entry was, what it is now, and whether it may differ. Pure."""
+"""Compares a lock with another lock, with the age that the config requires, and with the bytes in the cache.
+
+The plan and the machine take sizes and digests from the lock, and a lock is not trusted. What the cache does not have
+is not downloaded for this: the machine compares it too, but hours later, and it costs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from imagegen.base.errors import VerificationError
+from imagegen.base.errors import RefusedError, VerificationError
 from imagegen.base.lines import counted
+from imagegen.base.parallel import results_of, run_all
+from imagegen.fetch.lock import TIME_FORM
 from imagegen.fetch.request import host_of, shown_url
+from imagegen.inspect.archive import open_artifacts
+from imagegen.trust.record import place
 
 if TYPE_CHECKING:
     from imagegen.fetch.lock import Lock, LockedArtifact
+    from imagegen.fetch.lookup import Sources
     from imagegen.fetch.request import ArtifactRequest
+    from imagegen.inspect.archive import OpenedArtifact
 
 _NONE = "not locked"
 # What is only known about the same bytes.
@@ -163,3 +174,89 @@ def _value(value: object, other: object) -> str:
     others = other if isinstance(other, Mapping) else {}
     key = next(key for key in sorted({*value, *others}) if value.get(key) != others.get(key))
     return f"{key}: {value[key]}" if key in value else f"without {key}"
+
+
+def check_quarantine(
+    requests: Mapping[str, ArtifactRequest], locked: Mapping[str, LockedArtifact], days: int, now: str
+) -> None:
+    """Refuse each artifact that was published less than so many days ago, or nobody knows when.
+
+    One with a sha256 of the config is accepted: the operator has decided on its bytes. `now` is an ISO time.
+    """
+    faults = [*_faults(requests, locked, days, _parse(now))] if days else []
+    if not faults:
+        return
+    keys = ", ".join(sorted({request.key for request, _ in faults}))
+    raise RefusedError(
+        f"artifacts.quarantine_days is {days}, which refuses {counted(len(faults), 'artifact')}",
+        details=[f"{request.name}: {shown_url(request.url)} {fault}" for request, fault in faults],
+        hint=f"wait, or choose an older version; to accept these bytes, write {{url, sha256}} in {keys}",
+    )
+
+
+def _faults(
+    requests: Mapping[str, ArtifactRequest], locked: Mapping[str, LockedArtifact], days: int, now: datetime.datetime
+) -> Iterator[tuple[ArtifactRequest, str]]:
+    for name, request in sorted(requests.items()):
+        published = locked[name].published
+        if request.sha256 is not None:
+            continue
+        if published is None:
+            yield request, "has an unknown age: its server sends no Last-Modified"
+        elif (free := _parse(published) + datetime.timedelta(days=days)) > now:
+            yield request, f"was published on {published[:10]}, and may be used from {free.strftime(TIME_FORM)} on"
+
+
+def _parse(time: str) -> datetime.datetime:
+    return datetime.datetime.strptime(time, TIME_FORM)
+
+
+_SHOWN: Final = 20
+
+
+def verify_contents(
+    requests: Mapping[str, ArtifactRequest], locked: Mapping[str, LockedArtifact], sources: Sources
+) -> None:
+    """Reject a lock that has another size or other members of an artifact in the cache than the file."""
+    together: dict[str, list[ArtifactRequest]] = {}
+    for name, request in requests.items():
+        together.setdefault(locked[name].sha256, []).append(request)
+
+    def compare(group: list[ArtifactRequest]) -> dict[str, list[str]]:
+        with sources.cache.use(locked[group[0].name].sha256) as file:
+            opened = open_artifacts(group, file) if file else {}
+            return {name: list(_differences(locked[name], one)) for name, one in opened.items()}
+
+    label = f"comparing {counted(len(requests), 'artifact')} with the lock"
+    finished = run_all(compare, [*together.values()], label, sources.console, sources.web.stop)
+    found = {name: lines for one in results_of(finished, "artifacts") for name, lines in one.items() if lines}
+    if not found:
+        return
+    lines = [line for name in sorted(found) for line in found[name]]
+    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    raise VerificationError(
+        f"{sources.lock} is wrong about {counted(len(lines), 'file')}",
+        details=[*lines[:_SHOWN], *more],
+        hint=f"find out who changed it; `{sources.upgrade} {' '.join(sorted(found))}` reads the files again",
+    )
+
+
+def _differences(locked: LockedArtifact, opened: OpenedArtifact) -> Iterator[str]:
+    size = opened.file.stat().st_size
+    if size != locked.size:
+        yield f"{opened.name} has {size} bytes, but the lock says {locked.size}"
+    contents = opened.contents
+    if contents and contents.dotted != locked.dotted:
+        found, known = contents.dotted or "none", locked.dotted or "none"
+        yield f"{opened.name} has ./ before {found} of its paths, but the lock says {known}"
+    before, now, sizes = locked.members or {}, opened.members or {}, contents.sizes if contents else {}
+    for path in sorted(before.keys() | now.keys()):
+        where = place(opened.name, path)
+        if path not in now:
+            yield f"{where} is in the lock, but not in the archive"
+        elif path not in before:
+            yield f"{where} is in the archive, but not in the lock"
+        elif before[path] != now[path]:
+            yield f"{where} has sha256 {now[path]}, but the lock says {before[path]}"
+        elif locked.sizes and locked.sizes[path] != sizes[path]:
+            yield f"{where} has {sizes[path]} bytes, but the lock says {locked.sizes[path]}"

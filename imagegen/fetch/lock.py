@@ -26,8 +26,8 @@ from imagegen.base.files import read_file
 from imagegen.fetch.download import LIMIT_BYTES
 from imagegen.fetch.request import ArtifactRequest, host_of
 from imagegen.inspect.archive import LIMIT_MEMBERS, LONGEST_PATH, is_member
-from imagegen.oci.image_lookup import LockedImage
-from imagegen.oci.image_tarball import TarballImages, WholeImageName
+from imagegen.oci.names import LockedImage
+from imagegen.oci.tarball import TarballImages, WholeImageName
 from imagegen.steps.resource import Name, Sha256, Strict
 
 if TYPE_CHECKING:

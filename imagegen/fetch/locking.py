@@ -10,7 +10,6 @@ import datetime
 import functools
 import hashlib
 import shlex
-import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,32 +17,36 @@ from typing import TYPE_CHECKING, Final
 from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.base.files import swap_file
 from imagegen.base.lines import counted
-from imagegen.build.tools import cache_folder
-from imagegen.fetch.ca_hosts import find_ca_hosts
-from imagegen.fetch.cache import Cache, find_folder, size_limit
-from imagegen.fetch.content_check import verify_contents
 from imagegen.fetch.credentials import with_credentials
-from imagegen.fetch.drift import Change, changed_digests, compare_locks, moved_redirects, rollbacks
+from imagegen.fetch.drift import (
+    Change,
+    changed_digests,
+    check_quarantine,
+    compare_locks,
+    moved_redirects,
+    rollbacks,
+    verify_contents,
+)
+from imagegen.fetch.http import Web
 from imagegen.fetch.lock import Lock, StoredLock, lock_bytes, read_stored_lock
 from imagegen.fetch.lookup import (
     KEEP,
     Refresh,
     Sources,
+    find_ca_hosts,
     find_unlocked_images,
     lock_artifacts,
     lock_images,
     verify_signatures,
 )
-from imagegen.fetch.quarantine import check_quarantine
-from imagegen.oci.image_mirror import ImageMirror, reject_other_images, tarball_name, tarball_requests
-from imagegen.oci.registry import ask_over_https
+from imagegen.oci.registry import ImageMirror, reject_other_images, tarball_name, tarball_requests
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
 from imagegen.settle.spec import errors_of
-from imagegen.trust.config_files import check_own_files
-from imagegen.trust.crl_use import CrlUse
+from imagegen.trust.judge import SignaturePolicy, check_own_files
 from imagegen.trust.policy import find_unchecked, find_unsigned, merge_requests, unsigned_downloads
-from imagegen.trust.signature_request import SignaturePolicy, reject_wrong_signers, with_roots_of
+from imagegen.trust.record import reject_wrong_signers
+from imagegen.trust.sources import download_crl, make_trust, with_roots_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,20 +55,14 @@ if TYPE_CHECKING:
     from imagegen.base.console import Console
     from imagegen.fetch.lock import LockedArtifact, LockedBase
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.oci.image_lookup import ImageRequest, LockedImage
-    from imagegen.pipeline import PreparedTarget
-    from imagegen.providers import RunFacts
-    from imagegen.trust.signature_request import TrustSources
+    from imagegen.oci.names import ImageRequest, LockedImage
+    from imagegen.plan.target import PreparedTarget
+    from imagegen.run import Run
+    from imagegen.trust.sources import TrustSources
 
 _ATTEMPTS: Final = 5
 # Nothing is written, so that everything may have changed.
 _CHECK: Final = Refresh(None, accepts_public=True, accepts_own=True)
-
-
-def open_cache(run: RunFacts, console: Console) -> Cache:
-    """The cache of downloads of this user."""
-    folder = find_folder(run.environ, cache_folder(run.environ) / "artifacts")
-    return Cache(folder, size_limit(run.environ), console.warn)
 
 
 def lock_command(config: Path, lock: Path) -> str:
@@ -102,11 +99,9 @@ def check_complete(target: PreparedTarget, lock: Lock | None, file: Path) -> Non
     reject_wrong_signers(target.signatures, lock.artifacts)
 
 
-def look_up(
-    targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console, crls: CrlUse | None = None
-) -> StoredLock:
-    """Complete the lock: only missing entries are looked up. `crls` learns the CRLs and what they are about."""
-    return _update(targets, file, KEEP, run, console, crls)[1]
+def look_up(targets: Sequence[PreparedTarget], file: Path, run: Run) -> StoredLock:
+    """Complete the lock: only missing entries are looked up."""
+    return _update(targets, file, KEEP, run)[1]
 
 
 def tell_unsigned(targets: Sequence[PreparedTarget], console: Console) -> None:
@@ -124,13 +119,11 @@ def _signed(targets: Sequence[PreparedTarget]) -> set[str]:
     return {name for target in targets for name in target.signatures}
 
 
-def upgrade(
-    targets: Sequence[PreparedTarget], file: Path, names: Collection[str], *, run: RunFacts, console: Console
-) -> list[Change]:
+def upgrade(targets: Sequence[PreparedTarget], file: Path, names: Collection[str], run: Run) -> list[Change]:
     """Look up these entries again, or all; return what changed. A public URL must still have the same bytes."""
     _check_names(targets, names)
     refresh = Refresh(frozenset(names) if names else None, accepts_own=True)
-    old, now = _update(targets, file, refresh, run, console)
+    old, now = _update(targets, file, refresh, run)
     return compare_locks(old, now.lock)
 
 
@@ -138,38 +131,38 @@ def _update(
     targets: Sequence[PreparedTarget],
     file: Path,
     refresh: Refresh,
-    run: RunFacts,
-    console: Console,
-    crls: CrlUse | None = None,
+    run: Run,
 ) -> tuple[Lock | None, StoredLock]:
     """The old and the new lock. If another run wrote the lock meanwhile, this begins again with what it wrote."""
     for _ in range(_ATTEMPTS):
         stored = _read(targets, file)
         old = stored.lock if stored else None
-        lock = _look_up(targets, old, file, refresh, run, console, crls)
+        lock = _look_up(targets, old, file, refresh, run)
         _check_age(targets, lock, run)
         if stored and lock == old:
             return old, stored
         content = lock_bytes(lock)
         if swap_file(file, content, stored.sha256 if stored else None):
-            _say_changes(targets, old, lock, refresh, console)
-            _say_locked(lock, file, console)
+            _say_changes(targets, old, lock, refresh, run.console)
+            _say_locked(lock, file, run.console)
             return old, StoredLock(file, lock, hashlib.sha256(content).hexdigest())
-        console.say(f"another run changed {file} meanwhile: its entries are kept, and the others are looked up again")
+        run.console.say(
+            f"another run changed {file} meanwhile: its entries are kept, and the others are looked up again"
+        )
     raise RefusedError(f"{file} was changed by other runs {_ATTEMPTS} times", hint="run it again when they have ended")
 
 
-def find_drift(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> list[Change]:
+def find_drift(targets: Sequence[PreparedTarget], file: Path, run: Run) -> list[Change]:
     """Look up everything again, and return in what the lock differs. Writes nothing but the cache."""
     stored = _read(targets, file)
     old = stored.lock if stored else None
-    now = _look_up(targets, old, file, _CHECK, run, console)
+    now = _look_up(targets, old, file, _CHECK, run)
     for line in moved_redirects(old, now):
-        console.say(f"note: {line}")
+        run.console.say(f"note: {line}")
     return compare_locks(old, now)
 
 
-def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFacts, console: Console) -> StoredLock:
+def verify_frozen(targets: Sequence[PreparedTarget], file: Path, run: Run) -> StoredLock:
     """The lock, which must be complete. What the cache has of it is hashed. Nothing is downloaded."""
     stored = read_stored_lock_for(targets[0], file)
     lock = stored.lock
@@ -178,9 +171,9 @@ def verify_frozen(targets: Sequence[PreparedTarget], file: Path, *, run: RunFact
     _check_age(targets, lock, run)
     wanted = {**_requests(targets), **tarball_requests(_images(targets), lock.images)}
     digests = {lock.artifacts[name].sha256 for name in wanted}
-    whole = open_cache(run, console).verify(digests)
+    whole = run.cache.verify(digests)
     absent = f", {len(digests - whole)} not in the cache" if digests - whole else ""
-    console.say(f"{file} is complete: {counted(len(whole), 'file')} verified in the cache{absent}")
+    run.console.say(f"{file} is complete: {counted(len(whole), 'file')} verified in the cache{absent}")
     return stored
 
 
@@ -213,7 +206,7 @@ def _images(targets: Sequence[PreparedTarget]) -> dict[str, ImageRequest]:
     return {name: request for target in targets for name, request in target.images.items()}
 
 
-def _check_age(targets: Sequence[PreparedTarget], lock: Lock, run: RunFacts) -> None:
+def _check_age(targets: Sequence[PreparedTarget], lock: Lock, run: Run) -> None:
     check_quarantine(_requests(targets), lock.artifacts, targets[0].quarantine_days, run.started)
 
 
@@ -228,34 +221,27 @@ def _look_up(
     old: Lock | None,
     file: Path,
     refresh: Refresh,
-    run: RunFacts,
-    console: Console,
-    crls: CrlUse | None = None,
+    run: Run,
 ) -> Lock:
     images_asked = _images(targets)
     pulled = {name: request for name, request in images_asked.items() if not request.mirror}
     mirrored = {name: request for name, request in images_asked.items() if request.mirror}
-    crls = crls or CrlUse()
-    _check_own_files(targets, run, console, crls)
+    _check_own_files(targets, run)
     # Before anything is downloaded, and only if a registry is asked: a complete lock needs no credentials.
     asking = targets if find_unlocked_images(pulled, old, refresh) else ()
     credentials = {registry: one for target in asking for registry, one in target.registry_credentials(run).items()}
-    bases = _look_up_bases(targets, old, refresh, run, console)
-    requests, sources = _requests(targets), _sources(targets, file, run, console, crls)
-    _warn_of_unsigned(targets, old, console)
+    bases = _look_up_bases(targets, old, refresh, run)
+    requests, sources = _requests(targets), _sources(targets, file, run)
+    _warn_of_unsigned(targets, old, run.console)
     artifacts = lock_artifacts(requests, old, sources, refresh)
-    policy = sources.signatures
-    # Other artifacts, and signed scripts, are judged by a build: a CRL may be about those.
-    if policy and policy.requests.keys() <= policy.crls.judged and not targets[0].spec.facts.all_signed:
-        policy.crls.warn_of_unused(console.warn)
     mirror = ImageMirror(targets[0].mirror_url or "", with_credentials(sources.ask, sources.private))
     images = {
-        **lock_images(pulled, old, sources.ask, refresh=refresh, console=console, credentials=credentials),
-        **lock_images(mirrored, old, sources.ask, refresh=refresh, console=console, mirror=mirror),
+        **lock_images(pulled, old, sources.ask, refresh=refresh, console=run.console, credentials=credentials),
+        **lock_images(mirrored, old, sources.ask, refresh=refresh, console=run.console, mirror=mirror),
     }
     artifacts |= _lock_tarballs(mirrored, images, mirror, old, sources, refresh)
     ca_hosts = {}
-    if sources.hosts.authorities:
+    if sources.web.hosts.authorities:
         known = old.ca_hosts if old and refresh.names is not None else {}
         ca_hosts = find_ca_hosts({name: one.url for name, one in artifacts.items()}, known, sources)
     if old and len(targets) < len(targets[0].loaded.specs):
@@ -288,49 +274,42 @@ def _lock_tarballs(
     return found
 
 
-def _sources(targets: Sequence[PreparedTarget], file: Path, run: RunFacts, console: Console, crls: CrlUse) -> Sources:
-    hosts, stop = targets[0].hosts, threading.Event()
+def _sources(targets: Sequence[PreparedTarget], file: Path, run: Run) -> Sources:
+    web = Web(environ=run.environ, console=run.console, hosts=targets[0].hosts)
     return Sources(
-        environ=run.environ,
-        cache=open_cache(run, console),
-        ask=ask_over_https(run.environ, console, hosts=hosts, stop=stop),
-        stop=stop,
-        console=console,
-        hosts=hosts,
+        web=web,
+        console=run.console,
+        cache=run.cache,
+        ask=web.ask,
         private=targets[0].private_hosts(run),
         needs_time=targets[0].quarantine_days > 0,
         lock=str(file.absolute()),
         upgrade=f"{lock_command(targets[0].loaded.file, file)} --upgrade",
-        signatures=_signature_policy(targets, run, console, crls),
+        signatures=_signature_policy(targets, run),
     )
 
 
-def _signature_policy(
-    targets: Sequence[PreparedTarget], run: RunFacts, console: Console, crls: CrlUse
-) -> SignaturePolicy | None:
+def _signature_policy(targets: Sequence[PreparedTarget], run: Run) -> SignaturePolicy | None:
     """What must be signed, and the trust of this moment. None: nothing must be signed."""
     requests = merge_requests(target.signatures for target in targets)
     if not requests:
         return None
-    sources = with_roots_of(run.environ, targets[0].trust_sources, console.warn)
-    load = functools.partial(_load_trust, sources, targets[0], run, console, crls)
-    return SignaturePolicy(requests, sources.root_thumbprints, load, crls)
+    sources = with_roots_of(run.environ, targets[0].trust_sources, run.console.warn)
+    load = functools.partial(_load_trust, sources, targets[0], run)
+    return SignaturePolicy(requests, sources.root_thumbprints, load, run.crls)
 
 
-def _load_trust(sources: TrustSources, target: PreparedTarget, run: RunFacts, console: Console, crls: CrlUse) -> Trust:
-    # What reads certificates takes long to import, and few configs need it.
-    from imagegen.trust.signature_trust import download_crl, make_trust
-
-    download = functools.partial(download_crl, environ=run.environ, hosts=target.hosts, console=console)
-    return make_trust(sources, datetime.datetime.fromisoformat(run.started), download, crls)
+def _load_trust(sources: TrustSources, target: PreparedTarget, run: Run) -> Trust:
+    download = functools.partial(download_crl, environ=run.environ, hosts=target.hosts, console=run.console)
+    return make_trust(sources, datetime.datetime.fromisoformat(run.started), download, run.crls)
 
 
-def _check_own_files(targets: Sequence[PreparedTarget], run: RunFacts, console: Console, crls: CrlUse) -> None:
+def _check_own_files(targets: Sequence[PreparedTarget], run: Run) -> None:
     """Verify the operator's own files that must be signed. No stand-in takes their place in a rehearsal, so the roots
     are always those of the config."""
     found = [one for target in targets for one in target.own_files]
-    load = functools.partial(_load_trust, targets[0].trust_sources, targets[0], run, console, crls)
-    check_own_files(found, load, crls)
+    load = functools.partial(_load_trust, targets[0].trust_sources, targets[0], run)
+    check_own_files(found, load, run.crls)
 
 
 def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, console: Console) -> None:
@@ -341,31 +320,28 @@ def _warn_of_unsigned(targets: Sequence[PreparedTarget], old: Lock | None, conso
         console.warn(f"{problem.message}: {problem.hint}")
 
 
-def verify_lock(
-    target: PreparedTarget, lock: Lock, file: Path, *, run: RunFacts, console: Console, crls: CrlUse | None = None
-) -> None:
+def verify_lock(target: PreparedTarget, stored: StoredLock, run: Run) -> None:
     """Verify what the lock says of its bytes: a lock is not trusted, and time goes on. What must be signed
-    is verified in the cache or in a new download, and sizes and members in the files that the cache has then. `crls`
-    learns the CRLs and what they are about."""
-    crls = crls or CrlUse()
-    _check_own_files([target], run, console, crls)
-    requests, sources = _requests([target]), _sources([target], file, run, console, crls)
+    is verified in the cache or in a new download, and sizes and members in the files that the cache has then."""
+    lock = stored.lock
+    _check_own_files([target], run)
+    requests, sources = _requests([target]), _sources([target], stored.file, run)
     wanted = {name: request for name, request in requests.items() if name in target.signatures}
     if wanted:
         verify_signatures(wanted, lock.artifacts, sources)
-        console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
+        run.console.say(f"the signatures of {counted(len(wanted), 'artifact')} are as the config requires")
     # Afterwards, because the cache has what was just downloaded.
     verify_contents(requests, lock.artifacts, sources)
 
 
 def _look_up_bases(
-    targets: Sequence[PreparedTarget], old: Lock | None, refresh: Refresh, run: RunFacts, console: Console
+    targets: Sequence[PreparedTarget], old: Lock | None, refresh: Refresh, run: Run
 ) -> dict[str, LockedBase]:
     bases = dict(old.base_images) if old else {}
     for target in targets:
         name, settings = target.name, target.spec.settings
         request = target.cloud.base_request(settings, target.spec.offered_image)
         if refresh.includes(name) or name not in bases or bases[name].request != request:
-            with console.task(f"looking up the base image for {name}", None), errors_of(target.spec):
+            with run.console.task(f"looking up the base image for {name}", None), errors_of(target.spec):
                 bases[name] = target.cloud.look_up_base(settings, request, run)
     return bases

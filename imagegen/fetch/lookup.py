@@ -1,6 +1,7 @@
-"""Looks up what a lock does not have yet: artifacts and container images. `imagegen lock` and the first build call it.
+"""Looks up what a lock does not have yet: artifacts, container images, and the hosts that need `artifacts.ca`.
 
-Every digest is computed from bytes, those of the cache included. Touches the network and the cache.
+`imagegen lock` and the first build call it. Every digest is computed from bytes, those of the cache included. Touches
+the network and the cache.
 """
 
 from __future__ import annotations
@@ -12,39 +13,41 @@ import dataclasses
 import datetime
 import email.utils
 import functools
-import os
-import secrets
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from imagegen.base.hosts import ANY_HOST, HostPolicy
+from imagegen.base.errors import RefusedError
 from imagegen.base.lines import counted
 from imagegen.base.parallel import errors_in, results_of, run_all
-from imagegen.fetch.arrival import Version
+from imagegen.fetch import http
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.credentials import Address, with_credentials
-from imagegen.fetch.download import Download, Fetched, UnchangedError, check_digest, writing
+from imagegen.fetch.download import Download, Fetched, UnchangedError, Version, check_digest
 from imagegen.fetch.drift import reject_other_bytes
+from imagegen.fetch.http import Answer, Ask, Web, find_authorities
 from imagegen.fetch.lock import TIME_FORM, Lock, LockedArtifact, recorded_redirect, release_of
 from imagegen.fetch.published import confirm
-from imagegen.fetch.request import ArtifactRequest
-from imagegen.inspect.opened import OpenedArtifact, open_artifacts
-from imagegen.oci.image_lookup import Answer, Ask, ImageRequest, LockedImage, look_up_image
-from imagegen.oci.image_tarball import read_image_tarball
-from imagegen.trust.signature_facts import find_differences, reject_differences
-from imagegen.trust.signature_request import SignatureError, SignaturePolicy
+from imagegen.fetch.request import ArtifactRequest, host_of, shown_url
+from imagegen.inspect.archive import OpenedArtifact, open_artifacts
+from imagegen.oci.names import ImageRequest, LockedImage
+from imagegen.oci.registry import look_up_image
+from imagegen.oci.tarball import read_image_tarball
+from imagegen.trust.judge import SignaturePolicy, check_signatures
+from imagegen.trust.record import (
+    CheckedSignatures,
+    SignatureError,
+    find_differences,
+    reject_differences,
+)
 
 if TYPE_CHECKING:
     from imagegen.authenticode.model import Trust
     from imagegen.base.console import Console
     from imagegen.fetch.credentials import PrivateHosts
-    from imagegen.oci.image_mirror import ImageMirror
-    from imagegen.trust.signatures import CheckedSignatures
+    from imagegen.oci.registry import ImageMirror
 
-_BUFFER: Final = 2**20
 _NOT_FOUND: Final = 404
 # Of HTTP.
 _FIRST_YEAR: Final = 1991
@@ -110,12 +113,11 @@ def lock_images(
 class Sources:
     """Where artifacts come from: the cache and the network."""
 
-    environ: Mapping[str, str]
+    web: Web
+    console: Console
     cache: Cache
     ask: Ask
     """Asks for published digests."""
-    console: Console
-    hosts: HostPolicy = ANY_HOST
     private: PrivateHosts | None = None
     """The hosts that need credentials."""
     needs_time: bool = False
@@ -126,8 +128,6 @@ class Sources:
     """The command that looks up entries again, for hints."""
     signatures: SignaturePolicy | None = None
     """What must be signed."""
-    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-    """Is set if the user ends the run."""
     absent: set[str] = dataclasses.field(default_factory=set)
     """The digests that no server has."""
 
@@ -221,7 +221,10 @@ class _Lookup:
         if file and wanted and sha256 and (knows_time or not self.sources.needs_time):
             return _Obtained(file, Fetched(wanted, file.stat().st_size, version, redirected_to), "from the cache")
         try:
-            fetched, part = self._download(request, version if file else Version())
+            known = version if file else Version()
+            address = self.sources.address(request.url)
+            download = Download(web=self.sources.web, url=request.url, key=request.key, address=address, known=known)
+            fetched, part = download.save(self.parts, request.sha256)
         except UnchangedError as same:
             if file and wanted:
                 fetched = Fetched(wanted, file.stat().st_size, version, same.redirected_to)
@@ -229,30 +232,6 @@ class _Lookup:
             raise
         cache.record(request.url, fetched, self.sources.lock)
         return _Obtained(held.enter_context(cache.add(part, fetched.sha256)), fetched, "downloaded")
-
-    def _download(self, request: ArtifactRequest, known: Version) -> tuple[Fetched, Path]:
-        part = self.parts / secrets.token_hex(16)
-        sources = self.sources
-        download = Download(
-            url=request.url,
-            environ=sources.environ,
-            console=sources.console,
-            hosts=sources.hosts,
-            key=request.key,
-            address=sources.address(request.url),
-            stop=sources.stop,
-            known=known,
-        )
-        try:
-            with writing(part):
-                handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                with os.fdopen(handle, "w+b", buffering=_BUFFER) as file:
-                    fetched = download.fill(file)
-            check_digest(request.url, fetched.sha256, request.sha256)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        return fetched, part
 
     def _read(self, requests: list[ArtifactRequest], found: _Obtained) -> _Found:
         first, opened = requests[0], open_artifacts(requests, found.file)
@@ -295,15 +274,10 @@ class _Lookup:
         policy, trust = self.sources.signatures, self.trust
         if policy is None or trust is None:
             return {}
-        # Few configs have a policy, and what verifies signatures takes long to import.
-        from imagegen.trust.signatures import check_signatures
-
         checked = {
-            name: check_signatures(policy.requests[name], opened[name], trust, self.parts)
+            name: check_signatures(policy.requests[name], opened[name], trust, self.parts, policy.crls)
             for name in sorted(opened.keys() & policy.requests.keys())
         }
-        policy.crls.judged.update(checked)
-        policy.crls.note(chain for one in checked.values() for chain in one.chains)
         if problems := [problem for one in checked.values() for problem in one.problems]:
             raise SignatureError(problems)
         return checked
@@ -359,7 +333,7 @@ def _run(
     trust = sources.signatures.load_trust() if sources.signatures else None
     with sources.cache.opened() as parts:
         lookup = _Lookup(sources, parts, trust)
-        return run_all(functools.partial(work, lookup), groups, label, sources.console, sources.stop)
+        return run_all(functools.partial(work, lookup), groups, label, sources.console, sources.web.stop)
 
 
 def _wanted_digest(group: list[ArtifactRequest], known: Mapping[str, LockedArtifact], refresh: Refresh) -> str | None:
@@ -377,3 +351,29 @@ def _gather(finished: list[concurrent.futures.Future[dict[str, Value]]]) -> dict
     if wrong and all(isinstance(error, SignatureError) for error in errors):
         raise SignatureError(wrong)
     return {name: artifact for found in results_of(finished, "downloads") for name, artifact in found.items()}
+
+
+def find_ca_hosts(urls: Mapping[str, str], known: Mapping[str, bool], sources: Sources) -> dict[str, bool]:
+    """By host of these URLs, whether only `artifacts.ca` vouches for it. `known` hosts are not asked."""
+    places = {host_of(url): url for _, url in sorted(urls.items(), reverse=True)}
+    return {host: known[host] if host in known else _needs_ca(url, sources) for host, url in sorted(places.items())}
+
+
+def _needs_ca(url: str, sources: Sources) -> bool:
+    return not _is_trusted(url, sources, ()) and _is_trusted(url, sources, sources.web.hosts.authorities)
+
+
+def _is_trusted(url: str, sources: Sources, added: tuple[bytes, ...]) -> bool:
+    make_address = sources.address(url)
+    place = make_address() if make_address else Address(url)
+    try:
+        trust = find_authorities(sources.web.environ, added, with_system=False)
+        with sources.web.get(place.url, {}, authorization=place.authorization, trust=trust):
+            return True
+    except http.UntrustedError:
+        return False
+    except http.TransportError as error:
+        raise RefusedError(
+            f"{shown_url(url)} could not be asked whether the machine needs artifacts.ca for it: {error}",
+            hint=error.hint or "try again later",
+        ) from error

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.base.hosts import HostPolicy, plain_host
-from imagegen.catalog.publishing import find_digest_form, find_release_day
+from imagegen.catalog.products import find_product
 from imagegen.fetch.request import PublishedDigest
 from imagegen.steps.image_name import DOCKER_HUB, ImageName
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
     from imagegen.config.yaml import Document
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.oci.image_lookup import ImageRequest
+    from imagegen.oci.names import ImageRequest
 
 
 def with_mirror(request: ArtifactRequest, config: ImageConfig) -> ArtifactRequest:
@@ -32,12 +32,12 @@ def with_publishing(request: ArtifactRequest) -> ArtifactRequest:
     """The request with the address of its published digest, and the day of its release.
 
     A mirror may lack the digest. Of a URL of the config, the catalogue knows nothing."""
-    if request.own:
+    product = find_product(request.product)
+    if request.own or product is None:
         return request
-    form = find_digest_form(request.published)
-    required = request.url == request.published
-    digest = PublishedDigest(form.address(request.url), required) if form else None
-    return dataclasses.replace(request, digest=digest, released=find_release_day(request.published))
+    address = product.published_digest(request.url, request.version)
+    digest = PublishedDigest(address, request.url == request.published) if address else None
+    return dataclasses.replace(request, digest=digest, released=product.release_day(request.version))
 
 
 def host_policy(config: ImageConfig) -> HostPolicy:

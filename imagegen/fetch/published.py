@@ -14,8 +14,8 @@ from imagegen.base.errors import ImagegenError, VerificationError
 from imagegen.fetch.request import shown_url
 
 if TYPE_CHECKING:
+    from imagegen.fetch.http import Ask
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.oci.image_lookup import Ask
 
 _LONGEST: Final = 2**20
 _BESIDE: Final = (".sha256", ".sha256sum")

@@ -1,19 +1,79 @@
-"""One download that a config or the catalogue requests, and how its URL may be shown. Pure."""
+"""One download that a config or the catalogue requests, and the forms of URLs: how they may be shown, and the base URL
+of several files, which is a folder, a template, or one archive with all of them. Pure.
+"""
+
+from __future__ import annotations
 
 import dataclasses
+import re
 import urllib.parse
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, Literal
 
+from imagegen.authenticode.signer import SignerRule
 from imagegen.base.hosts import plain_host
 from imagegen.steps.resource import ArtifactForm
+
+Form = Literal["folder", "template", "archive"]
+
+NAME: Final = "name"
+VERSION: Final = "version"
+_ARCHIVES: Final = (".zip", ".tar.gz", ".tgz", ".tar")
+_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+
+
+def find_form(base: str) -> Form:
+    """What a base URL is. A brace makes it a template. A folder is never named like an archive."""
+    if "{" in base or "}" in base:
+        return "template"
+    return "archive" if is_archive(base) else "folder"
+
+
+def is_archive(name: str) -> bool:
+    """Whether a URL or a file name ends like an archive's."""
+    return name.lower().endswith(_ARCHIVES)
+
+
+def make_url(base: str, path: str, version: str | None) -> str:
+    """The URL of the file that has this path in a folder. In a template, `{name}` is its name without `.exe`."""
+    form = find_form(base)
+    if form == "archive":
+        return base
+    if form == "folder":
+        return f"{base.rstrip('/')}/{path}"
+    values = {NAME: path.rpartition("/")[2].removesuffix(".exe"), **({VERSION: version} if version else {})}
+    return fill(base, values)
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Replace the placeholders. Unknown ones stay as they are: `find_faults` names them."""
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
+
+
+def find_faults(template: str, known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a template, each fault with its hint. `known` are the names of its placeholders."""
+    write = " or ".join(f"{{{name}}}" for name in known)
+    names = dict.fromkeys(_PLACEHOLDER.findall(template))
+    for name in names:
+        if name not in known:
+            yield f"unknown placeholder {{{name}}}", f"write {write}"
+    if stray := re.search(r"[{}]", _PLACEHOLDER.sub("", template)):
+        side = "closing" if stray[0] == "{" else "opening"
+        yield f'the brace "{stray[0]}" has no {side} brace', f"write {write}, and %7B or %7D for a brace of the URL"
+    elif NAME in known and NAME not in names:
+        yield (
+            "the template has no {name}, so all files would have one URL",
+            "write {name} where the name of the program is, or the URL of one archive with all of them",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Override:
-    """An operator's own URL, which replaces the public one, and the sha256 of the artifact if the operator gave one."""
+    """An operator's own URL, which replaces the public one, and what the operator requires of it."""
 
     url: str
     sha256: str | None = None
+    signer: SignerRule | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +106,10 @@ class ArtifactRequest:
     """The config's key that has or replaces the URL, for hints: `overrides.containerd_url`, `executables[0].url`."""
     published: str
     """The public URL before override and mirror: it names the release."""
+    product: str = ""
+    """The product of the catalogue that it is; empty if the step gives its URL."""
+    version: str = ""
+    """The version, as the product's URL has it; empty if the step does not say it."""
     file_key: str = ""
     """The config's key of the URL of this file alone, if `key` is of several files."""
     own: bool = False
@@ -59,6 +123,8 @@ class ArtifactRequest:
     """Where its project publishes its digest, if that is known."""
     released: str = ""
     """The day of its release, if the catalogue knows it."""
+    signer: SignerRule | None = None
+    """The only signer of its programs, if the override has one."""
 
     @property
     def is_one_file(self) -> bool:

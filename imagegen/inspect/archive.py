@@ -1,4 +1,5 @@
-"""Tells what a downloaded file is by its first bytes, and computes the sha256 of each regular file in an archive.
+"""Opens a downloaded file as the artifacts that it is for: tells what it is by its first bytes, and computes the sha256
+of each regular file in an archive.
 
 Writes nothing, and trusts neither names nor sizes."""
 
@@ -8,13 +9,13 @@ import functools
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final, Literal, get_args
 
 from imagegen.base.errors import VerificationError
 from imagegen.fetch.request import ArtifactRequest, shown_url
-from imagegen.inspect.members import find_folder_and_file
+from imagegen.inspect.members import check_files, find_folder_and_file
 from imagegen.inspect.tar_reader import BLOCK, TarMember, read_tar
 from imagegen.inspect.unpacked import DAMAGED, GzipBytes, PlainBytes, UnreadableArchiveError
 from imagegen.inspect.zip_reader import read_zip
@@ -278,3 +279,41 @@ def _leads_out(path: str) -> bool:
 def _has_valid_names(path: str) -> bool:
     """Whether every part of the path is a valid name on Windows."""
     return not any(_INVALID_NAME.fullmatch(part) for part in path.split("/"))
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedArtifact:
+    """A downloaded artifact. If it is an archive or a tarball of images, `format` says of which form; `contents` are
+    the files of an archive that is unpacked."""
+
+    name: str
+    file: Path
+    format: ArchiveFormat | None = None
+    contents: ArchiveContents | None = None
+
+    @property
+    def members(self) -> dict[str, str] | None:
+        """The sha256 of the files of the archive."""
+        return self.contents.digests if self.contents else None
+
+    def open(self) -> Iterator[OpenMember]:
+        """Each file of the archive."""
+        return open_members(self.file, self.format, self.name) if self.format else iter(())
+
+
+def open_artifacts(requests: Sequence[ArtifactRequest], file: Path) -> dict[str, OpenedArtifact]:
+    """The file as each of these artifacts. One that the plan cannot use is an error."""
+    formats = {request.name: check_form(request, file) for request in requests}
+    unpacked = [request for request in requests if formats[request.name] and request.form != "image"]
+    # All of them have the format of the file.
+    archive = next((formats[request.name] for request in unpacked), None)
+    contents = read_members(file, archive, requests[0].name) if archive else None
+    for request in unpacked:
+        check_files(request, contents.digests if contents else {})
+    of_archives = {request.name for request in unpacked}
+    return {
+        request.name: OpenedArtifact(
+            request.name, file, formats[request.name], contents if request.name in of_archives else None
+        )
+        for request in requests
+    }

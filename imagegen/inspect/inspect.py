@@ -10,15 +10,13 @@ import hashlib
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Final
 
-from imagegen.authenticode.script import COMMENTS
+from imagegen.authenticode.files import COMMENTS
 from imagegen.authenticode.verify import read_catalogue, verify
 from imagegen.base.errors import ConfigError
 from imagegen.fetch.download import LIMIT_BYTES
 from imagegen.inspect.archive import find_type, open_members
-from imagegen.inspect.package_properties import read_properties
-from imagegen.inspect.version_resource import read_version
-from imagegen.trust.found_signature import FoundSignature, describe_signature
-from imagegen.trust.signature_advice import add_to_roots, advise
+from imagegen.inspect.versions import read_properties, read_version
+from imagegen.trust.messages import FoundSignature, add_to_roots, advise, describe_signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,15 +1,13 @@
 """Records what each run started in which cloud, and how the run ended: one file for each run, to which lines are added.
 
 A run locks its file for as long as it lives, and the system releases the lock however the process dies. A process id
-alone is not enough, because the system uses it again. The filelock package cannot tell whether a lock is held without
-taking it, so this module has locks of its own. Touches the journal's folder only.
+alone is not enough, because the system uses it again. Touches the journal's folder only.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import platform
@@ -21,7 +19,7 @@ import pydantic
 
 from imagegen.base.errors import ToolError
 from imagegen.base.files import read_file
-from imagegen.build.folders import lock_error
+from imagegen.base.locks import lock
 
 BUILT: Final = "built"
 LEFT: Final = "built, and left something"
@@ -91,7 +89,7 @@ def recorded(folder: Path, entry: Entry, warn: Callable[[str], None]) -> Iterato
     folder.mkdir(parents=True, exist_ok=True)
     file = file_of(folder, entry.run_id)
     with file.open("xb") as handle:
-        _lock(handle, file, fcntl.LOCK_EX)
+        lock(handle, file)
         _append(handle, {"event": "started", **dataclasses.asdict(entry)})
         _sync_folder(folder)
         how = "failed"
@@ -142,7 +140,7 @@ def _read(file: Path) -> RecordedRun | None:
     # Checked before it is opened for its lock: opening a pipe waits for its writer.
     read_file(file, limit=_LIMIT, error=ToolError)
     with file.open("rb") as handle:
-        alive = not _lock(handle, file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        alive = not lock(handle, file, shared=True, wait_s=0)
         events = list(_events(read_file(file, limit=_LIMIT, error=ToolError).splitlines()))
     started = next((event for event in events if event.get("event") == "started"), None)
     if started is None:
@@ -166,17 +164,6 @@ def _entry(file: Path, facts: dict[str, object]) -> Entry:
     if file.stem != entry.run_id:
         raise ToolError(f"{file} is not a valid journal: it is named after another run than {entry.run_id!r}")
     return entry
-
-
-def _lock(handle: IO[bytes], file: Path, operation: int) -> bool:
-    """Whether the lock was acquired."""
-    try:
-        fcntl.flock(handle, operation)
-    except BlockingIOError:
-        return False
-    except OSError as fault:
-        raise lock_error(file, fault) from fault
-    return True
 
 
 def _events(lines: Iterable[bytes]) -> Iterator[dict[str, object]]:

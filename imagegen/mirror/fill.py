@@ -1,32 +1,84 @@
 """Fills a mirror with the artifacts and container images of locks. What it has already is not copied again.
 
-Nothing in a mirror is removed, and no file of another content is replaced. The index is written last.
+Nothing in a mirror is removed, and no file of another content is replaced. The index is written last. A web server
+decodes the path of a request, so a mirror has the decoded name, below the host of the URL. No path leads out of it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
+import re
+import threading
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from imagegen.base.errors import ConfigError, VerificationError
+from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.lines import counted
 from imagegen.base.parallel import results_of, run_all
+from imagegen.fetch.http import Web
 from imagegen.fetch.request import ArtifactRequest, shown_url
-from imagegen.mirror.folder import open_folder
-from imagegen.mirror.images import RESUME_HINT, ImageCopier, WantedImage
-from imagegen.mirror.index import add_to_index, read_index
-from imagegen.mirror.paths import file_path, reject_overlaps, served_path
-from imagegen.mirror.source import Origin, Place, Source
-from imagegen.oci.mirror_layout import Index, IndexedFile, IndexedImage
+from imagegen.mirror.images import RESUME_HINT, ImageCopier, Origin, Place, Source, WantedImage
+from imagegen.mirror.index import add_to_index, open_folder, read_index
+from imagegen.oci.names import IMAGES, INDEX, Index, IndexedFile, IndexedImage
+from imagegen.plan.context import artifact_requests
 from imagegen.providers.storage import storages
 
 if TYPE_CHECKING:
-    from imagegen.fetch.lock import LockedArtifact
-    from imagegen.providers import RunFacts
+    from imagegen.fetch.lock import Lock, LockedArtifact
+    from imagegen.plan.target import PreparedTarget
     from imagegen.providers.storage import FileStore, Storage
+    from imagegen.run import Run
+
+_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
+# What no file system takes, or takes for something else.
+_INVALID: Final = re.compile(r"[\x00-\x1f\x7f/\\\ufffd]|^\.{1,2}$|^$")
+_LONGEST_NAME: Final = 255
+_PLACEHOLDER: Final = re.compile(r"(\{[^{}]*\})")
+
+
+def file_path(url: str) -> str:
+    """Where the file of a URL is: below its host, as `artifacts.mirror` reads it."""
+    host, _, path = url.removeprefix("https://").partition("/")
+    if not url.startswith("https://") or not _HOST.fullmatch(host) or host in (INDEX, IMAGES):
+        raise _invalid(url, "its host")
+    if re.search(r"[?#]", path):
+        raise _invalid(url, "its query or fragment")
+    names = [urllib.parse.unquote(name) for name in path.split("/")]
+    for name in names:
+        if _INVALID.search(name) or len(name.encode()) > _LONGEST_NAME:
+            raise _invalid(url, f"the part {name[:40]!a} of its path" if name else "an empty part of its path")
+    return "/".join((host, *names))
+
+
+def served_path(url: str) -> str:
+    """Where a web server has the file, the folder or the template of a URL, below the URL of the mirror.
+
+    A server decodes the path of a request. The placeholders of a template stay."""
+    parts = _PLACEHOLDER.split(url.removeprefix("https://").rstrip("/"))
+    return "".join(part if at % 2 else _quoted(urllib.parse.unquote(part)) for at, part in enumerate(parts))
+
+
+def _quoted(path: str) -> str:
+    return urllib.parse.quote(path, safe="/:@+~!$&'()*,;=")
+
+
+def _invalid(url: str, what: str) -> RefusedError:
+    return RefusedError(f"{url[:200]!a} cannot be in a mirror because of {what}", hint="use another URL for this file")
+
+
+def reject_overlaps(paths: Iterable[str]) -> None:
+    """Reject a path that is a file here and a folder there."""
+    for one, other in itertools.pairwise(sorted(paths, key=lambda path: path.split("/"))):
+        if other.startswith(f"{one}/"):
+            raise RefusedError(
+                f"a mirror cannot have both the file {one} and the file {other} below it",
+                hint="use another URL for one of the two",
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +224,7 @@ def _entries(
 
 
 @contextlib.contextmanager
-def open_mirror(address: str, run: RunFacts, *, writes: bool) -> Iterator[FileStore]:
+def open_mirror(address: str, run: Run, *, writes: bool) -> Iterator[FileStore]:
     """The mirror in a folder, or at an address of a cloud's storage."""
     storage = find_storage(address)
     if storage is None:
@@ -191,3 +243,37 @@ def find_storage(address: str) -> Storage | None:
         forms = ", ".join(storage.form for storage in known.values())
         raise ConfigError(f"{address!a} is not the address of a mirror", hint=f"write a folder, or {forms}")
     return known[scheme] if separator else None
+
+
+def fill_mirror(targets: Sequence[tuple[PreparedTarget, Lock]], address: str, *, dry_run: bool, run: Run) -> Filled:
+    """Copy all artifacts and container images of these locks to the mirror at an address."""
+    files: list[WantedFile] = []
+    images: dict[str, WantedImage] = {}
+    stop = threading.Event()
+    for target, lock in targets:
+        web = Web(environ=run.environ, console=run.console, hosts=target.hosts, stop=stop)
+        origin = Origin(
+            private=target.private_hosts(run),
+            web=web,
+            ask=web.ask,
+            registry_credentials=functools.partial(target.registry_credentials, run),
+        )
+        requests = artifact_requests(target.steps)
+        overrides = _overrides(target)
+        files += [WantedFile.of(one, lock.artifacts[name], origin, overrides) for name, one in requests.items()]
+        for name, image in target.images.items():
+            wanted = WantedImage(image, lock.images[name], origin)
+            images.setdefault(wanted.key, wanted)
+    with run.cache.opened() as parts, open_mirror(address, run, writes=not dry_run) as store:
+        source = Source(run.cache, parts, run.console, stop)
+        return fill(files, [*images.values()], store, source, run.started, dry_run=dry_run)
+
+
+def _overrides(target: PreparedTarget) -> dict[str, OwnUrl]:
+    """The overrides by the keys of their requests. In a map, only the URL is another one for the mirror."""
+    return {
+        f"overrides.{name}": OwnUrl(f"overrides.{name}", value)
+        if isinstance(value, str)
+        else OwnUrl(f"overrides.{name}.url", value.url)
+        for name, value in target.spec.config.overrides.items()
+    }

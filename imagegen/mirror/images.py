@@ -1,40 +1,94 @@
 """Copies container images to a mirror: a layout for each digest of a manifest, and a tarball for each name.
 
-Needs no daemon. Of an image for several platforms only the manifest of the lock is copied, with its layers.
+Needs no daemon. Of an image for several platforms only the manifest of the lock is copied, with its layers. The bytes
+are those of the cache, or downloaded into it, and compared with digest and size.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import secrets
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from imagegen.base.errors import ImagegenError, RefusedError
+from imagegen.base.errors import ImagegenError, RefusedError, VerificationError
 from imagegen.base.parallel import results_of, run_all
-from imagegen.fetch.credentials import with_credentials
-from imagegen.fetch.download import LIMIT_BYTES, StatusError, writing
-from imagegen.mirror.source import Origin, Place, Source
-from imagegen.oci.image_manifest import Blob, ImageManifest, config_digest, read_manifest
-from imagegen.oci.image_mirror import ImageMirror
-from imagegen.oci.mirror_layout import (
-    Index,
-    IndexedImage,
-    IndexedTarball,
-    blob_path,
-    image_folder,
-    image_key,
-    tarball_path,
-)
-from imagegen.oci.registry_client import NotThereError, RegistryClient, clients_for
-from imagegen.oci.tarball import layout_documents, write_tarball
+from imagegen.fetch.cache import Cache
+from imagegen.fetch.credentials import Address, PrivateHosts, with_credentials
+from imagegen.fetch.download import LIMIT_BYTES, Download, StatusError, writing
+from imagegen.fetch.http import Web
+from imagegen.fetch.request import shown_url
+from imagegen.oci.names import Index, IndexedImage, IndexedTarball, blob_path, image_folder, image_key, tarball_path
+from imagegen.oci.registry import ImageMirror, NotThereError, RegistryClient, clients_for
+from imagegen.oci.tarball import Blob, ImageManifest, config_digest, layout_documents, read_manifest, write_tarball
 
 if TYPE_CHECKING:
-    from imagegen.oci.image_lookup import ImageRequest, LockedImage
+    from imagegen.base.console import Console
+    from imagegen.fetch.http import Ask
+    from imagegen.oci.names import ImageRequest, LockedImage
     from imagegen.providers.storage import FileStore
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """How the files of one config are downloaded."""
+
+    private: PrivateHosts
+    web: Web
+    ask: Ask
+    """Asks registries."""
+    registry_credentials: Callable[[], Mapping[str, str]]
+    """By the names of the registries. Fails if a variable is not set."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """One place of a file."""
+
+    url: str
+    origin: Origin
+    key: str = ""
+    """The config's key of the URL, for hints."""
+    token: Callable[[], Address] | None = None
+    """For a registry: its address with a token."""
+
+    @property
+    def address(self) -> Callable[[], Address] | None:
+        if self.token is None and self.origin.private.is_private(self.url):
+            return functools.partial(self.origin.private.address, self.url)
+        return self.token
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Gets files. Several threads may use it; `stop` ends all of them."""
+
+    cache: Cache
+    parts: Path
+    console: Console
+    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    @contextlib.contextmanager
+    def get(self, place: Place, sha256: str, size: int) -> Iterator[Path]:
+        """The file with this digest, which stays there while the block runs."""
+        with contextlib.ExitStack() as held:
+            file = held.enter_context(self.cache.use(sha256))
+            if file is None:
+                download = Download(web=place.origin.web, url=place.url, key=place.key, address=place.address)
+                _, part = download.save(self.parts, sha256)
+                file = held.enter_context(self.cache.add(part, sha256))
+            if file.stat().st_size != size:
+                raise VerificationError(
+                    f"{shown_url(place.url)} has {file.stat().st_size} bytes, but {size} are expected",
+                    hint="the digest is right, so the expected size is wrong: look it up again with `imagegen lock`",
+                )
+            yield file
+
 
 RESUME_HINT: Final = "finished copies are kept: run it again"
 _UNAUTHORISED: Final = 401

@@ -16,8 +16,8 @@ from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import paths, table
 from imagegen.fetch.policy import host_of, host_policy, with_mirror, with_publishing
 from imagegen.fetch.request import ArtifactRequest, Override
-from imagegen.oci.image_lookup import ImageRequest
-from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
+from imagegen.oci.names import ImageRequest
+from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step, rotated_logs
 from imagegen.steps.image_name import ImageName
 from imagegen.steps.model import Step, StepMeta
 
@@ -26,17 +26,16 @@ if TYPE_CHECKING:
     from imagegen.config.node import Proxy
     from imagegen.settle.spec import Spec
 
-# The sections about the content of the image. Steps may read only these.
-_SECTIONS = {
-    *("windows", "kubernetes", "runtime", "cni", "kube_proxy", "cloudbase_init", "host_names", "ssh", "wins"),
-    *("csi_proxy", "gmsa", "credential_providers", "images", "image_tarballs", "executables"),
-    *("debug_tools", "kubeadm_scripts", "proxy", "kube_proxy_health_checks"),
+# What is not about the content of the image: steps cannot read it. `scripts` and `step_options` have another form.
+_ABOUT_THE_BUILD = {
+    *("name", "targets", "artifacts", "overrides", "registry_credentials", "timeouts", "allow_eol"),
+    *("provisioner", "ansible", "steps_path", "step_options", "scripts"),
 }
 
 
 def step_context(spec: Spec) -> dict[str, object]:
     """All values that a step's `reads` may name."""
-    sections = spec.config.model_dump(mode="json", include=_SECTIONS)
+    sections = spec.config.model_dump(mode="json", exclude=_ABOUT_THE_BUILD)
     own_lists = {"plugins": list(spec.plugins), "metadata_services": list(spec.metadata_services)}
     return {
         **sections,
@@ -47,6 +46,7 @@ def step_context(spec: Spec) -> dict[str, object]:
         "step_options": spec.config.step_options,
         "paths": {**paths(), "kubernetes": spec.config.kubernetes.install_path},
         "facts": dataclasses.asdict(spec.facts),
+        "rotated_logs": [],
     }
 
 
@@ -86,17 +86,16 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
     """All steps that apply, in order, evaluated."""
     context = step_context(spec)
     overrides = {
-        name: Override(override) if isinstance(override, str) else Override(override.url, override.sha256)
-        for name, override in spec.config.overrides.items()
+        name: Override(given) if isinstance(given, str) else Override(given.url, given.sha256, given.rule)
+        for name, given in spec.config.overrides.items()
     }
+    order = {name: earlier for name, earlier in order_steps(steps).items() if applies(steps[name], context)}
+    context["rotated_logs"] = [log for name in order for log in rotated_logs(steps[name], context)]
     evaluated = []
-    for name, earlier in order_steps(steps).items():
-        if applies(steps[name], context):
-            step = evaluate_step(steps[name], context, overrides, spec.own_files)
-            requests = {
-                key: with_publishing(with_mirror(request, spec.config)) for key, request in step.requests.items()
-            }
-            evaluated.append(dataclasses.replace(step, requests=requests, earlier=earlier))
+    for name, earlier in order.items():
+        step = evaluate_step(steps[name], context, overrides, spec.own_files)
+        requests = {key: with_publishing(with_mirror(request, spec.config)) for key, request in step.requests.items()}
+        evaluated.append(dataclasses.replace(step, requests=requests, earlier=earlier))
     return tuple(evaluated)
 
 

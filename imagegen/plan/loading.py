@@ -19,12 +19,17 @@ from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
 from imagegen.config.own_files import read_own_files
 from imagegen.config.yaml import dotted
+from imagegen.fetch.policy import refused_hosts, refused_registries
+from imagegen.plan.context import artifact_requests, evaluate_steps, image_requests
+from imagegen.plan.lint import find_mistakes
+from imagegen.plan.open_folders import find_open_folders
 from imagegen.rules.judge import broken_rules
 from imagegen.rules.rule import RuleInput
 from imagegen.rules.unimplemented import find_unimplemented
 from imagegen.settle.spec import Spec, settle_targets
 from imagegen.steps.model import Step, check_folders, with_own_steps
 from imagegen.steps.model import load_steps as load_steps_of
+from imagegen.trust.policy import signature_requests, unsigned_downloads
 
 if TYPE_CHECKING:
     from imagegen.config.own_files import GivenCertificate, OwnFile
@@ -59,7 +64,7 @@ class Loaded:
     unimplemented: tuple[Problem, ...]
     """Its settings that are not implemented yet. A plan with one of them is refused."""
     evaluated: Mapping[str, tuple[EvaluatedStep, ...]]
-    """The steps by target, where a rule needed them evaluated; otherwise empty."""
+    """The evaluated steps by target."""
 
     @functools.cached_property
     def steps(self) -> Mapping[str, Step]:
@@ -88,19 +93,17 @@ def load(request: ConfigRequest) -> Loaded:
     problems += given.problems
     specs = settle_targets(config, read.document, *given.settled) if config else {}
     if config is not None:
-        policy, steps = config.artifacts, functools.cache(functools.partial(load_steps, contents))
+        steps = functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
-        has_policy = policy.allowed_hosts or policy.denied_hosts or policy.signatures
-        if (has_policy or config.steps_path) and not any(problem.severity == ERROR for problem in problems):
-            # Only these rules evaluate the steps: Jinja and the resources take a tenth of the time of `validate`.
-            from imagegen.plan.context import evaluate_steps
-            from imagegen.plan.open_folders import find_open_folders
-
+        if not any(problem.severity == ERROR for problem in problems):
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
-            if has_policy:
-                problems += _find_refused_downloads(config, specs, evaluated, read.document)
+            problems += _find_refused_downloads(config, specs, evaluated, read.document)
             # Most targets have the same.
-            problems += dict.fromkeys(problem for one in evaluated.values() for problem in find_open_folders(one))
+            problems += dict.fromkeys(
+                problem
+                for name, one in evaluated.items()
+                for problem in (*find_open_folders(one), *find_mistakes(one, specs[name].provider))
+            )
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         others = len(problems) - errors
@@ -150,7 +153,7 @@ def _read_roots(
     if not any(path.startswith(f"{dotted(key)}[") for path in files):
         return (), []
     # Few configs have roots, and the library that reads certificates is slow to import.
-    from imagegen.trust.root_files import read_roots
+    from imagegen.trust.sources import read_roots
 
     return read_roots(document, files, key)
 
@@ -162,10 +165,6 @@ def _find_refused_downloads(
     document: Document,
 ) -> Iterator[Problem]:
     """What the policy for downloads refuses of all that the steps download."""
-    from imagegen.fetch.policy import refused_hosts, refused_registries
-    from imagegen.plan.context import artifact_requests, image_requests
-    from imagegen.trust.policy import signature_requests, unsigned_downloads
-
     requests = (request for one in evaluated.values() for request in artifact_requests(one).values())
     yield from refused_hosts(config, requests, document)
     # Every target has the same images.

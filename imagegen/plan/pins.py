@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.oci.image_mirror import find_difference, tarball_name
+from imagegen.oci.registry import find_difference, tarball_name
 from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imagegen.fetch.lock import Lock, LockedArtifact
-    from imagegen.oci.image_lookup import ImageRequest
+    from imagegen.oci.names import ImageRequest
 
 _SAVE: Final = "save it under this name with `docker save` of Docker 25 or later, or with `ctr images export`"
 

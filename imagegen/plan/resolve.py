@@ -23,7 +23,7 @@ from imagegen.config.problems import model_problems
 from imagegen.fetch.lock import Lock
 from imagegen.fetch.policy import download_credentials
 from imagegen.fetch.request import host_of
-from imagegen.oci.image_mirror import tarball_requests
+from imagegen.oci.registry import tarball_requests
 from imagegen.plan.context import (
     artifact_requests,
     components_of,
@@ -53,7 +53,7 @@ from imagegen.trust.policy import find_exempt, find_unchecked, plan_signatures, 
 
 if TYPE_CHECKING:
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.oci.image_lookup import ImageRequest
+    from imagegen.oci.names import ImageRequest
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
 

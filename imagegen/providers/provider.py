@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pydantic
 
     from imagegen.base.console import Console
-    from imagegen.build.toolchain import NeededPlugin
+    from imagegen.build.tools import NeededPlugin
     from imagegen.plan.model import BuildPlan
     from imagegen.settle.spec import Spec
 

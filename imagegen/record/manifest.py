@@ -24,6 +24,7 @@ def _without_secrets(url: str) -> str:
     return url
 
 
+ReleaseVersion = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z._+-]{0,127}$")]
 RecordedUrl = Annotated[str, pydantic.AfterValidator(_without_secrets)]
 
 
@@ -48,6 +49,9 @@ class RecordedArtifact(Strict):
     url: RecordedUrl
     sha256: Sha256
     size: int
+    product: Name | None = None
+    """The product of the catalogue, and its version. None for others, or if an older imagegen recorded it."""
+    version: ReleaseVersion | None = None
     release: RecordedUrl | None = None
     """The public URL of the release that it is. None if that is `url`, or if an older imagegen recorded it."""
     signed: dict[str, RecordedSignature] = {}

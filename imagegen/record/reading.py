@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model", bound=Strict)
 
+ATTEST_AGAIN: Final = "make it again from the manifest of the build: `imagegen attest MANIFEST`"
 _LONGEST_VALUE: Final = 100
 # A document with a wrong structure has an error in each of its entries.
 _SHOWN_ERRORS: Final = 5

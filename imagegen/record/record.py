@@ -19,8 +19,8 @@ import imagegen
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, ConfigError, ImagegenError, RefusedError
 from imagegen.base.files import read_file
-from imagegen.build.folders import BuildFolder
-from imagegen.build.toolchain import Toolchain
+from imagegen.build.packer import BuildFolder
+from imagegen.build.tools import Toolchain
 from imagegen.fetch.lock import Lock, LockedBase
 from imagegen.fetch.request import ArtifactRequest, shown_url
 from imagegen.plan.model import BuildPlan
@@ -42,6 +42,7 @@ from imagegen.record.manifest import (
 from imagegen.record.report import GuestReport, reported_sizes
 from imagegen.record.store import LocalStore
 from imagegen.render import guest_plan
+from imagegen.run import Run
 from imagegen.steps.release_record import RESOURCE
 
 _LIMIT_BYTES = 32 * 2**20
@@ -149,12 +150,15 @@ def record_artifacts(
     """The artifacts of an image, with the release that each is and the signatures that the lock has."""
     recorded = {}
     for name, file in plan.image.artifacts.items():
-        url, release = shown_url(plan.build.downloads[name]), shown_url(requests[name].published)
+        request, url = requests[name], shown_url(plan.build.downloads[name])
+        release = shown_url(request.published)
         signed = lock.artifacts[name].signed or {}
         recorded[name] = RecordedArtifact(
             url=url,
             sha256=file.sha256,
             size=file.size,
+            product=request.product or None,
+            version=request.version if request.product else None,
             release=release if release != url else None,
             signed={
                 path: RecordedSignature(signer=one.signer, thumbprint=one.thumbprint, timestamp=one.timestamp)
@@ -238,37 +242,37 @@ def _recorded_tools(tools: Toolchain, plan: BuildPlan) -> Tools:
     return Tools(packer=tools.packer_version, plugin=Plugin(name=plugin, version=tools.plugins[plugin].version))
 
 
-def accept_built(plan: BuildPlan, built: CloudImage, rejection: str | None, run: RunFacts, console: Console) -> None:
+def accept_built(plan: BuildPlan, built: CloudImage, rejection: str | None, run: Run) -> None:
     """Tag the image that this run built. A rejected report is a BuildError with the reason."""
     verdict = REJECTED if rejection else ACCEPTED
     if built.report != verdict:
-        _tag(plan, built, verdict, run, console)
+        _tag(plan, built, verdict, run)
     if rejection:
         hint = provider(plan.image.provider).build_again(plan, built)
         raise BuildError(f"the image was built but is not published: {rejection}", hint=hint)
 
 
-def find_built(plan: BuildPlan, run: RunFacts, console: Console) -> CloudImage | None:
+def find_built(plan: BuildPlan, run: Run) -> CloudImage | None:
     """Find the image of this plan in the build region, and warn of images that failed or were rejected."""
     found = provider(plan.image.provider).find_built(plan, run)
     for unusable in found.unusable:
-        console.warn(unusable)
+        run.console.warn(unusable)
     return found.image
 
 
-def find_usable(image: PlannedImage, run: RunFacts, console: Console, *, rebuild: bool) -> CloudImage | None:
+def find_usable(image: PlannedImage, run: Run, *, rebuild: bool) -> CloudImage | None:
     """The existing image of this plan. None if there is none, if nobody can judge it, or with `rebuild`."""
-    found = find_built(image.plan, run, console)
+    found = find_built(image.plan, run)
     if found is None or rebuild:
         return None
-    console.say(f"{image.plan.build.target} has this image already: {found.id}")
-    if why := check_found(image, found, run, console):
-        console.warn(f"{why}: building another one")
+    run.console.say(f"{image.plan.build.target} has this image already: {found.id}")
+    if why := check_found(image, found, run):
+        run.console.warn(f"{why}: building another one")
         return None
     return found
 
 
-def check_found(image: PlannedImage, found: CloudImage, run: RunFacts, console: Console) -> str:
+def check_found(image: PlannedImage, found: CloudImage, run: Run) -> str:
     """Why an existing image cannot be judged, so that it is not used; empty if it is accepted.
 
     A rejected image is refused: it is not built again and again, every night, without anybody looking at it.
@@ -278,14 +282,14 @@ def check_found(image: PlannedImage, found: CloudImage, run: RunFacts, console: 
     plan, report = image.plan, image.find_report(run_ids(found.runs))
     rejection = judge_report(report, plan) if report and not found.report else None
     if rejection:
-        _tag(plan, found, REJECTED, run, console)
+        _tag(plan, found, REJECTED, run)
     if found.report or rejection:
         raise RefusedError(
             f"the report of {found.id} was rejected, so it is not used" + (f": {rejection}" if rejection else ""),
             hint=provider(plan.image.provider).build_again(plan, found),
         )
     if report:
-        _tag(plan, found, ACCEPTED, run, console)
+        _tag(plan, found, ACCEPTED, run)
     elif not _is_proven(image.store, plan, found, run):
         return (
             f"{found.id} is not used: its machine's report was never compared with the plan, and is not on this machine"
@@ -293,7 +297,7 @@ def check_found(image: PlannedImage, found: CloudImage, run: RunFacts, console: 
     return ""
 
 
-def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: RunFacts) -> bool:
+def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: Run) -> bool:
     """Whether the stored manifest of this image has its report, or says that it is published."""
     recorded = store.get(plan.build.name, plan.build.target, plan.image_id, run.labels)
     if recorded is None or recorded.built is None or recorded.built.id != found.id:
@@ -301,9 +305,11 @@ def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: RunFa
     return recorded.report is not None or recorded.published is not None
 
 
-def _tag(plan: BuildPlan, image: CloudImage, report: str, run: RunFacts, console: Console) -> None:
+def _tag(plan: BuildPlan, image: CloudImage, report: str, run: Run) -> None:
     try:
         provider(plan.image.provider).mark(plan, image, report, run)
     except ImagegenError as error:
         # Only a warning: runs on this machine have the report itself.
-        console.warn(f"{image.id} could not be tagged as {report}, so other machines will not know: {error.message}")
+        run.console.warn(
+            f"{image.id} could not be tagged as {report}, so other machines will not know: {error.message}"
+        )

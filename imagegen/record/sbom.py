@@ -1,14 +1,21 @@
 """The software bill of materials of an image, in the form of CycloneDX (https://cyclonedx.org). Pure.
 
 Its components are Windows as the machine reported it, the artifacts with their files on the disk, and the container
-images. It has only times and
-digests of the manifest, so equal manifests have equal documents.
+images. It has only times and digests of the manifest, so equal manifests have equal documents: an SBOM is verified by
+making it again. The manifest says which product of the catalogue an artifact is. An artifact that is none, or that came
+from another address, is a generic package (https://github.com/package-url/purl-spec), named with its address and
+digest.
 """
 
+from __future__ import annotations
+
+import dataclasses
 import datetime
+import json
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
+from urllib.parse import unquote
 
 from cyclonedx.exception import CycloneDxException
 from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, Property, XsUri
@@ -19,13 +26,79 @@ from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot7
 from cyclonedx.spdx import is_supported_id
+from packageurl import PackageURL
 
 from imagegen.base.errors import Problem
+from imagegen.catalog.products import find_product
+from imagegen.fetch.lock import LockedBase
+from imagegen.record.diff import differences
 from imagegen.record.manifest import ImageManifest, RecordedArtifact
-from imagegen.record.manifest_file import HINT, ManifestFile, read_guest_report, windows_version
-from imagegen.record.package_urls import artifact_purl, base_name, base_purl, find_release, image_purl, is_public
-from imagegen.record.reading import InvalidDocument, stating
+from imagegen.record.reading import ATTEST_AGAIN, InvalidDocument, parse_json, stating
 from imagegen.record.report import GuestReport
+from imagegen.record.store import HINT, ManifestFile, read_guest_report, windows_version
+from imagegen.steps.image_name import ImageName
+
+_SCHEME: Final = "https://"
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """The release that an artifact is."""
+
+    version: str
+    purl: str
+    supplier: str
+    licence: str
+
+
+def find_release(artifact: RecordedArtifact) -> Release | None:
+    """The release of the product that the manifest names. None if it names none that the catalogue has."""
+    product, version = find_product(artifact.product or ""), artifact.version
+    if product is None or version is None:
+        return None
+    return Release(version, product.purl.replace("{version}", version), product.supplier, product.licence)
+
+
+def is_public(artifact: RecordedArtifact) -> bool:
+    """Whether the bytes came from the public address, or from a mirror of it, which has the address in its own."""
+    release = artifact.release
+    return release is None or artifact.url.endswith(f"/{release.removeprefix(_SCHEME)}")
+
+
+def artifact_purl(name: str, artifact: RecordedArtifact) -> PackageURL:
+    """The package URL of an artifact: that of its release, if the bytes are the public ones."""
+    release = find_release(artifact)
+    if release is not None and is_public(artifact):
+        return PackageURL.from_string(release.purl)
+    return PackageURL(
+        "generic",
+        name=name,
+        version=release.version if release else None,
+        qualifiers={"checksum": f"sha256:{artifact.sha256}", "download_url": artifact.url},
+    )
+
+
+def image_purl(name: str, digest: str) -> PackageURL:
+    """The package URL of a container image, by its whole name and the digest by which it is used."""
+    parts = ImageName.parse(name)
+    repository = f"{parts.registry}/{parts.repository}"
+    return PackageURL(
+        "oci",
+        name=parts.repository.rpartition("/")[2].lower(),
+        version=digest,
+        qualifiers={"repository_url": repository, **({"tag": parts.tag} if parts.tag else {})},
+    )
+
+
+def base_purl(provider: str, base: LockedBase) -> PackageURL:
+    """A package URL for a base image: what identifies it in its cloud, and its place there."""
+    return PackageURL("generic", provider, "base-image", qualifiers={**base.identity, **base.place})
+
+
+def base_name(base: LockedBase) -> str:
+    """A base image in words, from what identifies it."""
+    return " ".join(value for _, value in sorted(base.identity.items()))
+
 
 _PREFIX: Final = "imagegen:"
 _MICROSOFT: Final = OrganizationalEntity(name="Microsoft Corporation")
@@ -178,3 +251,47 @@ def _licence(text: str) -> DisjunctiveLicense:
 
 def _properties(facts: Iterable[tuple[str, str]]) -> list[Property]:
     return [Property(name=f"{_PREFIX}{name}", value=value) for name, value in facts]
+
+
+LIMIT_BYTES: Final = 64 * 2**20
+# What another version of imagegen, of its catalogue or of the library would write otherwise about the same image.
+_NOT_COMPARED: Final = frozenset(
+    {*("$schema", "specVersion", "tools", "dependencies", "purl", "licenses", "supplier", "pedigree")}
+)
+_COMPARED_PROPERTIES: Final = frozenset(
+    f"{_PREFIX}{name}" for name in ("image-id", "provider", "target", "manifest-sha256")
+)
+
+
+def compare_sbom(data: bytes, file: ManifestFile, shown_as: str) -> tuple[int, list[Problem]]:
+    """The number of components of an SBOM, and in what it differs from the one that is made of the manifest now."""
+    found = parse_json(data, shown_as, ATTEST_AGAIN)
+    components = found.get("components") if isinstance(found, dict) else None
+    if not isinstance(components, list):
+        raise InvalidDocument([Problem(shown_as, 0, "", "is not an SBOM in the form of CycloneDX", ATTEST_AGAIN)])
+    expected = _comparable(json.loads(make_sbom(file)))
+    try:
+        compared = differences(_comparable(found), expected, place=shown_as, source="the manifest", hint=ATTEST_AGAIN)
+        return len(components), list(compared)
+    except RecursionError:
+        raise InvalidDocument([Problem(shown_as, 0, "", "is nested too deeply", ATTEST_AGAIN)]) from None
+
+
+def _comparable(value: object) -> object:
+    """A document without what is not compared."""
+    if isinstance(value, list):
+        return [_comparable(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    left_out = _NOT_COMPARED | ({"type", "version"} if str(value.get("bom-ref")).startswith("artifact/") else set())
+    kept = {key: _comparable(item) for key, item in value.items() if key not in left_out}
+    if isinstance(listed := kept.pop("properties", None), list):
+        kept |= {
+            str(one["name"]): one.get("value")
+            for one in listed
+            if isinstance(one, dict) and one.get("name") in _COMPARED_PROPERTIES
+        }
+    if isinstance(url := kept.get("url"), str):
+        # The library quotes some characters.
+        kept["url"] = unquote(url)
+    return kept

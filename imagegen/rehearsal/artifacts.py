@@ -16,14 +16,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from imagegen.base.errors import RefusedError
-from imagegen.catalog.publishing import find_digest_form
-from imagegen.fetch.base_url import is_archive
-from imagegen.fetch.request import shown_url
+from imagegen.catalog.products import find_product
+from imagegen.fetch.request import is_archive, shown_url
 from imagegen.inspect.members import is_program
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.msi import make_msi
 from imagegen.rehearsal.network.registries import make_tarball
-from imagegen.rehearsal.releases import ArchiveRelease, PackageRelease, fill_version, releases_for
+from imagegen.rehearsal.releases import (
+    ArchiveRelease,
+    PackageRelease,
+    fill_version,
+    find_published,
+    is_in_recorded_folder,
+)
 from imagegen.rehearsal.signing.program import make_program
 from imagegen.steps.image_name import ImageName
 
@@ -38,7 +43,10 @@ if TYPE_CHECKING:
 _PROGRAMS = (".exe", ".dll")
 # Signs a file of an artifact: the artifact's name, the file's path in it, and its bytes.
 Sign = Callable[[str, str, bytes], bytes]
-_HINT = "`imagegen catalog releases` lists the records; add those of your own steps to their meta/releases.yml"
+_HINT = (
+    "`imagegen catalog products` lists the records; add those of your own steps to their meta/releases.yml, and the "
+    "`version` to their artifacts"
+)
 
 
 def make_artifacts(evaluated: Sequence[EvaluatedStep], sign: Sign | None = None) -> dict[str, bytes]:
@@ -57,10 +65,10 @@ def make_digests(evaluated: Sequence[EvaluatedStep], artifacts: Mapping[str, byt
     # Several files may share one list, and several artifacts one file.
     digests: dict[str, dict[str, None]] = {}
     for request in (request for step in evaluated for request in step.requests.values()):
-        form = find_digest_form(request.published)
-        if form and request.digest:
+        product = find_product(request.product)
+        if product and product.digest and request.digest:
             sha256 = hashlib.sha256(artifacts[request.url]).hexdigest()
-            line = f"  {request.url.rpartition('/')[2]}" if form.form == "line" else ""
+            line = f"  {request.url.rpartition('/')[2]}" if product.digest.form == "line" else ""
             digests.setdefault(request.digest.url, {})[f"{sha256}{line}\n"] = None
     return {url: "".join(lines).encode() for url, lines in digests.items()}
 
@@ -82,9 +90,8 @@ def _is_recorded(step: EvaluatedStep, request: ArtifactRequest) -> bool:
     config itself says which image a tarball has."""
     if request.form == "image":
         return True
-    releases = releases_for(step.step)
-    is_plain = request.form == "file" and not releases.has_folder_of(request.published)
-    return is_plain or releases.find(request.published) is not None
+    is_plain = request.form == "file" and not is_in_recorded_folder(step.step, request)
+    return is_plain or find_published(step.step, request) is not None
 
 
 def _bytes_for(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]], sign: Sign | None) -> bytes:
@@ -94,15 +101,14 @@ def _bytes_for(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]], sign: Sig
         names = (draft.fields["name"] for draft in step.drafts if draft.fields.get("artifact") == request.name)
         return make_tarball(ImageName.parse(str(next(names))))
     finish = functools.partial(sign, request.name) if sign else _leave
-    releases, name = releases_for(step.step), _name(request.url)
-    published = releases.find(request.url)
-    if published is None and request.own:
+    name = _name(request.url)
+    if request.own:
         members = _contents(asked)
         if is_archive(name) and members:
             return _pack(members, finish, is_zip=name.lower().endswith(".zip"))
         if is_program(name) and (program := _program(name, members)):
             return finish(name, program)
-    published = published or releases.find(request.published)
+    published = find_published(step.step, request)
     if published is None:
         name = _name(request.published)
         return finish(name, _own_content(name, request))
@@ -121,7 +127,7 @@ def _contents(asked: Sequence[tuple[EvaluatedStep, ArtifactRequest]]) -> dict[st
     """The files of the releases that are published, if they are not packages."""
     found: dict[str, bytes | None] = {}
     for step, request in asked:
-        published, name = releases_for(step.step).find(request.published), _name(request.published)
+        published, name = find_published(step.step, request), _name(request.published)
         if published is None:
             name = f"{name.partition('.')[0]}.exe" if is_archive(name) else name
             found[name] = _own_content(name, request)

@@ -70,7 +70,7 @@ def _find_pinned_overrides(loaded: loading.Loaded, target: str) -> Iterator[Prob
 
 
 def _find_unmatched_signers(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
-    """Signers that no throw-away certificate can match, and packages whose contents no stand-in has."""
+    """Signers that no throw-away certificate can match."""
     unmatched: dict[str, str] = {}
     for request in pipeline.prepare_target(loaded, target).signatures.values():
         if find_names(request) is None:
@@ -80,11 +80,6 @@ def _find_unmatched_signers(loaded: loading.Loaded, target: str) -> Iterator[Pro
         message = f"a rehearsal signs its stand-ins with throw-away certificates, none of which can match {allowed}"
         anybody = "null" if path[0] == "overrides" else "[]"
         yield loaded.document.problem(path, message, f"rehearse with any signer: --set '{key}={anybody}'")
-    policy = loaded.config.artifacts.signatures
-    if policy is not None and policy.msi_contents:
-        path = ("artifacts", "signatures", "msi_contents")
-        message = "a rehearsal serves a stand-in for each MSI package, which has no cabinets"
-        yield loaded.document.problem(path, message, f"rehearse without it: --set {dotted(path)}=false")
 
 
 def _find_pinned_images(loaded: loading.Loaded) -> Iterator[Problem]:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from imagegen.base.console import seconds
 from imagegen.base.errors import BuildError, ExitCode
 from imagegen.base.files import scratch_folder, write_file
+from imagegen.base.locks import locked
 from imagegen.base.signals import stop_signals
 from imagegen.build import process
-from imagegen.build.folders import locked
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.tools import find_tools
 from imagegen.fetch.lock import read_lock
@@ -49,13 +49,14 @@ if TYPE_CHECKING:
     from imagegen.fetch.lock import Lock
     from imagegen.record.manifest import ImageManifest
     from imagegen.rehearsal.winrm.observations import Cost
+    from imagegen.run import Run
     from imagegen.settle.spec import Spec
 
 LABEL = "rehearsal=true"
 _SCRATCH = "imagegen-rehearsal-"
 _NOT_CHECKED = (
     "that the PowerShell scripts do the same on Windows as the model machine",
-    "that the published artifacts have the contents that `imagegen catalog releases` lists: stand-ins were used",
+    "that the published artifacts have the contents that `imagegen catalog products` lists: stand-ins were used",
     "sysprep and {agents}, of which the model machine knows what is recorded",
     "{boot}",
     "the permissions, quotas and networks of the account",
@@ -93,19 +94,11 @@ class _StillRunning(Exception):
 
 
 def rehearse_build(
-    request: loading.ConfigRequest,
-    target: str,
-    *,
-    out: Path,
-    labels: Sequence[str],
-    flags: Sequence[str],
-    faults: Sequence[str],
-    boot: bool,
-    environ: Mapping[str, str],
-    console: Console,
+    request: loading.ConfigRequest, target: str, run: Run, flags: Sequence[str], faults: Sequence[str], *, boot: bool
 ) -> ImageManifest:
     """Rehearse a build, and with `boot` the first boot of a node from its image. Returns the manifest, with what was
     rehearsed, how long it took, and what was not checked."""
+    environ, console = run.environ, run.console
     request = dataclasses.replace(request, sets=(*settings_of(faults), *request.sets))
     loaded = loading.load(request)
     selected = SelectedFaults.from_names(faults, loaded, target)
@@ -115,9 +108,10 @@ def rehearse_build(
     choice = choose_version(spec.config.cloudbase_init.version, environ=environ, console=console) if boot else None
     find_tools(environ=environ, console=console, needed=[provider(spec.provider).plugin])
     started = time.monotonic()
-    parent, prefix, temporary = out / "rehearsal", f"{loaded.config.name}-{target}-", Path(tempfile.gettempdir())
+    parent, prefix, temporary = run.out / "rehearsal", f"{loaded.config.name}-{target}-", Path(tempfile.gettempdir())
     # Between its children, too, a signal lets it clean up: the scratch folder has the node's keys.
     with stop_signals(), _new_folder(parent, prefix) as folder, scratch_folder(temporary, _SCRATCH) as scratch:
+        labels = [f"{name}={value}" for name, value in run.labels.items()]
         arguments = [*("--out", str(folder), "--format", "none"), *_repeat_option("--label", labels), *flags]
         argv = _child_argv("build", request, target, folder / _LOCK, arguments)
         console.say(f"{target}  rehearsal in {folder}")
@@ -195,17 +189,17 @@ def _boot(
         )
 
 
-def rehearse_lock(request: loading.ConfigRequest, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
+def rehearse_lock(request: loading.ConfigRequest, target: str, run: Run) -> Lock:
     """Make a lock of stand-ins, for planning and rendering without an account. It has the label of a rehearsal."""
     loaded = loading.load(request)
     reject_unsupported(loaded, target)
     lines: list[str] = []
     parent = Path(tempfile.gettempdir())
-    with console.task(f"locking stand-ins for {target}", None), scratch_folder(parent, _SCRATCH) as scratch:
+    with run.console.task(f"locking stand-ins for {target}", None), scratch_folder(parent, _SCRATCH) as scratch:
         file = scratch / _LOCK
         argv = _child_argv("lock", request, target, file, [])
         with Sandbox(prepare_setup(loaded, target, scratch), scratch) as sandbox:
-            code = _run_child(argv, sandbox, environ, lines.append)
+            code = _run_child(argv, sandbox, run.environ, lines.append)
             faults = sandbox.faults
         lock = read_lock(file)
     if faults or code != ExitCode.OK or lock is None:
@@ -279,9 +273,7 @@ def _run_child(argv: Sequence[str], sandbox: Sandbox, environ: Mapping[str, str]
             cwd=Path.cwd(),
             timeout=_TIMEOUT_S,
             on_line=on_line,
-            watch=watch,
-            grace=_GRACE,
-            orphan=_ORPHAN,
+            supervision=process.Supervision(watch=watch, grace=_GRACE, orphan=_ORPHAN),
         )
     except _StoppedByFault:
         return int(ExitCode.BUILD)

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
 from imagegen.base.errors import ConfigError
-from imagegen.catalog.facts import numbers, table
+from imagegen.catalog.facts import JsonObject, numbers
+from imagegen.catalog.products import Product, find_product
 from imagegen.config.problems import model_problems
 from imagegen.rehearsal.machine.answers import AnswerCommand, AnswerFile, WillReboot
 from imagegen.rehearsal.machine.msi import MsiService
 from imagegen.steps.resource import Strict, WindowsPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
+    from imagegen.fetch.request import ArtifactRequest
     from imagegen.steps.model import Step
-
-_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
-_PRERELEASE = re.compile(rf"{_VERSION.pattern}-[0-9A-Za-z.]+")
 
 
 class Release(Strict):
@@ -43,12 +39,12 @@ class Release(Strict):
         """The names under which it is published."""
         raise NotImplementedError
 
-    def version_at(self, url: str) -> str | None:
-        """The version that is published at this URL; None if the URL belongs to another release."""
-        places = [f"{self.address}/{name}" for name in self.published_files()]
-        return next((version for version in _versions(places, url) if self._covers(version)), None)
+    def is_at(self, url: str, version: str) -> bool:
+        """Whether one of its files has this URL in this version."""
+        return any(url == fill_version(f"{self.address}/{name}", version) for name in self.published_files())
 
-    def _covers(self, version: str) -> bool:
+    def covers(self, version: str) -> bool:
+        """Whether the record is about this version."""
         number = numbers(version)
         return not (self.since and number < numbers(self.since)) and not (
             self.before and number >= numbers(self.before)
@@ -70,10 +66,6 @@ class FolderRelease(Release):
 
     def published_files(self) -> list[str]:
         return self.members
-
-    def is_beside(self, url: str) -> bool:
-        """Whether the URL is in this folder, for any version."""
-        return next(_versions([self.address], url.rpartition("/")[0]), None) is not None
 
 
 class AnswerFileRecord(Strict):
@@ -118,29 +110,20 @@ class Releases(Strict):
     folders: dict[str, FolderRelease] = {}
     packages: dict[str, PackageRelease] = {}
 
-    def find(self, url: str) -> PublishedFile | None:
-        """The file that is published at this URL; None if it has no record."""
-        releases: list[ArchiveRelease | FolderRelease | PackageRelease] = [
-            *self.archives.values(),
-            *self.folders.values(),
-            *self.packages.values(),
-        ]
-        for release in releases:
-            version = release.version_at(url)
-            if version is not None:
-                return PublishedFile(release, version, url.rpartition("/")[2])
-        return None
+    @property
+    def rows(self) -> list[AnyRelease]:
+        """All records."""
+        return [*self.archives.values(), *self.folders.values(), *self.packages.values()]
 
-    def has_folder_of(self, url: str) -> bool:
-        """Whether a record lists the files in the folder of this URL."""
-        return any(release.is_beside(url) for release in self.folders.values())
+
+AnyRelease = ArchiveRelease | FolderRelease | PackageRelease
 
 
 @dataclasses.dataclass(frozen=True)
 class PublishedFile:
     """One file of one version of a release."""
 
-    release: ArchiveRelease | FolderRelease | PackageRelease
+    release: AnyRelease
     version: str
     name: str
 
@@ -151,35 +134,49 @@ def fill_version(text: str, version: str) -> str:
     return text.replace("{version}", version).replace("{version_with_underscores}", underscored)
 
 
-def _versions(places: Sequence[str], url: str) -> Iterator[str]:
-    """The versions for which one of the URLs with placeholders is this URL."""
-    if any(url.startswith(place.partition("{")[0]) for place in places):
-        # A pre-release at the end of a file's name has the name's ending too.
-        previews = [version for found in _PRERELEASE.findall(url) for version in (found, found.rpartition(".")[0])]
-        for version in (*_VERSION.findall(url), *previews, ""):
-            if url in [fill_version(place, version) for place in places]:
-                yield version
-
-
 @functools.cache
-def catalogued_releases() -> Releases:
-    """The records of the catalogue."""
-    sections = {name: rows for name, rows in table("releases").items() if name in Releases.model_fields}
-    return Releases.model_validate(sections)
+def product_releases(name: str) -> tuple[AnyRelease, ...]:
+    """The records of a product, each of a range of versions."""
+    product = find_product(name)
+    return tuple(_release(product, row) for row in product.contents) if product else ()
 
 
-def releases_for(step: Step) -> Releases:
-    """The records for a step: its own, then those of the catalogue."""
-    known, document = catalogued_releases(), step.releases
+def _release(product: Product, row: JsonObject) -> AnyRelease:
+    address, _, file = product.url.rpartition("/")
+    if "registered_version" in row:
+        return PackageRelease.model_validate({**row, "address": address, "file": file})
+    if "format" in row:
+        return ArchiveRelease.model_validate({**row, "address": address or product.base, "file": file})
+    return FolderRelease.model_validate({**row, "address": address or product.base})
+
+
+def find_published(step: Step, request: ArtifactRequest) -> PublishedFile | None:
+    """The published file that an artifact is, whatever the URL from which it comes. None if it has no record."""
+    name = request.published.rpartition("/")[2]
+    for release in product_releases(request.product) if request.product else _own_releases(step):
+        is_its = bool(request.product) or release.is_at(request.published, request.version)
+        has_file = not isinstance(release, FolderRelease) or name in release.members
+        if is_its and has_file and release.covers(request.version):
+            return PublishedFile(release, request.version, name)
+    return None
+
+
+def is_in_recorded_folder(step: Step, request: ArtifactRequest) -> bool:
+    """Whether records list the files beside an artifact."""
+    folder = request.published.rpartition("/")[0]
+    if request.product:
+        return any(isinstance(one, FolderRelease) for one in product_releases(request.product))
+    own = (one for one in _own_releases(step) if isinstance(one, FolderRelease))
+    return any(fill_version(one.address, request.version) == folder for one in own)
+
+
+def _own_releases(step: Step) -> list[AnyRelease]:
+    """The records in meta/releases.yml of an operator's own step."""
+    document = step.releases
     if document is None:
-        return known
+        return []
     try:
-        own = Releases.model_validate(document.data)
+        return Releases.model_validate(document.data).rows
     except pydantic.ValidationError as error:
         problems = model_problems(error, document, Releases)
         raise ConfigError(f"the release records of step {step.name} are invalid", problems=problems) from None
-    return Releases(
-        archives={**own.archives, **known.archives},
-        folders={**own.folders, **known.folders},
-        packages={**own.packages, **known.packages},
-    )

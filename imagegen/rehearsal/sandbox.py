@@ -19,7 +19,7 @@ from imagegen.base.errors import VerificationError
 from imagegen.fetch.cache import FOLDER_VARIABLE
 from imagegen.fetch.credentials import SIGN_IN
 from imagegen.fetch.request import place_of
-from imagegen.oci.registry_credentials import read_credentials
+from imagegen.oci.registry import read_credentials
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest
@@ -36,7 +36,7 @@ from imagegen.rehearsal.network.private_files import demands_of
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.rehearsal.winrm.observations import Cost
 from imagegen.rehearsal.winrm.server import WinRMServer
-from imagegen.trust.signature_request import ROOTS_VARIABLE
+from imagegen.trust.sources import ROOTS_VARIABLE
 
 if TYPE_CHECKING:
     import types

@@ -16,7 +16,7 @@ from imagegen.base.hosts import HostPolicy, plain_host
 from imagegen.catalog.facts import minor, numbers
 from imagegen.config.artifact_policy import ArtifactCredentials, PinnedUrl, Signer, is_url
 from imagegen.config.yaml import YamlPath, dotted
-from imagegen.fetch.base_url import NAME, VERSION, find_faults, find_form, is_archive
+from imagegen.fetch.request import NAME, VERSION, find_faults, find_form, is_archive
 from imagegen.providers.storage import storages
 from imagegen.rules.rule import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 from imagegen.steps.image_name import ImageName
@@ -511,7 +511,7 @@ def _read_roots(data: bytes) -> list[Certificate]:
 
 def _roots_fault(data: bytes) -> str:
     """What is wrong with a file of roots; empty if nothing is."""
-    from imagegen.authenticode.errors import MalformedData
+    from imagegen.authenticode.model import MalformedData
 
     try:
         roots = _read_roots(data)
@@ -524,8 +524,8 @@ def _roots_fault(data: bytes) -> str:
 
 
 def _crl_fault(data: bytes) -> str:
-    from imagegen.authenticode.errors import MalformedData
-    from imagegen.authenticode.revocation import read_revocation_lists
+    from imagegen.authenticode.chains import read_revocation_lists
+    from imagegen.authenticode.model import MalformedData
 
     try:
         read_revocation_lists(data)
@@ -574,17 +574,17 @@ def _signers(given: RuleInput) -> Iterator[tuple[YamlPath, str | Signer]]:
     """Each allowed signer with its place."""
     policy = given.config.artifacts.signatures
     for at, signer in enumerate(policy.signers if policy else ()):
-        yield ("artifacts", "signatures", "signers", at), signer
+        yield ("artifacts", "signatures", "signers", at), signer.given
     for name, item in given.config.overrides.items():
         if isinstance(item, PinnedUrl) and item.signer is not None:
-            yield ("overrides", name, "signer"), item.signer
+            yield ("overrides", name, "signer"), item.signer.given
 
 
 def _find_strange(data: bytes, trusted: Iterable[bytes]) -> list[str]:
     """The subjects of the roots that neither Windows can fetch nor the config puts on the machine."""
     from imagegen.authenticode.certificates import read_certificate, read_pem
-    from imagegen.authenticode.errors import MalformedData
-    from imagegen.authenticode.root_list import read_public_roots
+    from imagegen.authenticode.model import MalformedData
+    from imagegen.authenticode.trust import read_public_roots
 
     strange = dict.fromkeys(read_pem(data))
     for file in trusted:

@@ -8,6 +8,7 @@ from typing import Final
 
 from imagegen.base.errors import ConfigError
 from imagegen.catalog.facts import find_row, minor, numbers, paths, stock_paths, table
+from imagegen.catalog.products import find_product
 from imagegen.config.checks import lies_at
 from imagegen.config.model import ImageConfig
 from imagegen.config.yaml import YamlPath, parse_yaml
@@ -181,8 +182,10 @@ def same_place_twice(given: RuleInput) -> Iterator[Finding]:
     ]
     # imagegen's own files in folders that may have other files.
     folders = {**paths(), "kubernetes": given.config.kubernetes.install_path}
-    own_files = table("layout")["own_files"].items()
-    seen = {f"{folders[name]}\\{file}".lower() for name, files in own_files for file in files}
+    own = [(name, file) for name, files in table("layout")["own_files"].items() for file in files]
+    if places:
+        own += [item for step in given.steps().values() for item in step.own_files]
+    seen = {f"{folders[name]}\\{file}".lower() for name, file in own if name in folders}
     for path, place in places:
         if place.lower() in seen:
             yield Finding(path, f"another program already has the path {place}", "choose another path")
@@ -402,22 +405,18 @@ def name_of_its_own(given: RuleInput) -> Iterator[Finding]:
 
 @rule("csi-proxy-known", ERROR, "csi-proxy must have a program, and an address where it is published")
 def csi_proxy_known(given: RuleInput) -> Iterator[Finding]:
-    csi_proxy, facts = given.config.csi_proxy, table("csi-proxy")
+    csi_proxy, product = given.config.csi_proxy, find_product("csi-proxy")
     version = csi_proxy and csi_proxy.version
-    if not version:
+    if not version or product is None:
         return
-    path, known = ("csi_proxy", "version"), ", ".join(facts["published"])
-    if numbers(version) >= numbers(facts["before"]):
+    path, known, before = ("csi_proxy", "version"), product.default["version"], product.range["before"]
+    if numbers(version) >= numbers(before):
         yield Finding(
             path,
-            f"csi-proxy has no program from {facts['before']} on: it is a library of the storage drivers",
+            f"csi-proxy has no program from {before} on: it is a library of the storage drivers",
             f"choose an older version, or leave csi_proxy out. Version with a public archive: {known}",
         )
-    elif (
-        version not in facts["published"]
-        and "csi_proxy_url" not in given.config.overrides
-        and not given.config.artifacts.mirror
-    ):
+    elif version != known and "csi_proxy_url" not in given.config.overrides and not given.config.artifacts.mirror:
         yield Finding(
             path,
             f"imagegen knows no public archive of csi-proxy {version}",
@@ -427,7 +426,8 @@ def csi_proxy_known(given: RuleInput) -> Iterator[Finding]:
 
 @rule("csi-proxy-kubernetes", ERROR, "Kubernetes must support csi-proxy")
 def csi_proxy_kubernetes(given: RuleInput) -> Iterator[Finding]:
-    version, first = given.config.kubernetes.version, table("csi-proxy")["kubernetes"]
+    product, version = find_product("csi-proxy"), given.config.kubernetes.version
+    first = product.range["kubernetes"] if product else version
     if given.config.csi_proxy is not None and numbers(minor(version)) < numbers(first):
         yield Finding(
             ("csi_proxy",),

@@ -1,4 +1,7 @@
-"""Makes the samples for an image: chooses those that apply, and renders them. Reads only its own templates."""
+"""Makes the samples for a cluster: the manifests and commands that the nodes of an image need, and writes them.
+
+Pure, but for the templates that it reads, and `write_samples`, which replaces the files of an earlier run.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,138 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.base.errors import ConfigError, RefusedError
+from imagegen.base.files import write_file
 from imagegen.base.templating import evaluate, render_text
-from imagegen.catalog.facts import numbers, table
+from imagegen.catalog.facts import is_overlay, numbers, table
 from imagegen.providers.registry import provider_folder
-from imagegen.samples.bootstrap import bootstrap_context, find_accounts
-from imagegen.samples.network import Network, find_network, net_conf
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
     from imagegen.settle.spec import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A pod network."""
+
+    plugin: str
+    """`none` if imagegen does not know it."""
+    mode: str | None
+    name: str
+    """Its name in Windows' network service (HNS), if kube-proxy can use it. Otherwise empty."""
+    is_on_image: bool
+    """Whether the plugin is on the image. Otherwise the cluster installs it."""
+    overlay: bool
+    vni: int | None
+    mtu: int | None
+    subnet_file: str
+    """The file of a node with its range of pods, without the drive. Empty if kube-proxy needs none."""
+    subnet_pattern: str
+    """The regular expression that finds the range in this file."""
+    routes: str
+    """Who sets the routes between nodes: `flannel` or `cloud`. Empty if there are none to set."""
+
+
+def known_networks() -> list[str]:
+    """The plugins that a cluster can install, as --network names them."""
+    return list(table("samples")["networks"])
+
+
+def find_network(spec: Spec, asked: str | None) -> Network:
+    """The network of an image. `asked` is the plugin that the cluster installs."""
+    cni, known = spec.config.cni, table("samples")
+    on_image = cni.plugin != "none"
+    if asked and on_image:
+        raise ConfigError(
+            f"--network {asked} has no effect: the image has the network plugin {cni.plugin}",
+            hint="leave --network out, or write cni.plugin: none",
+        )
+    row = known["networks"].get(asked or cni.plugin, {"plugin": cni.plugin, "mode": cni.mode, "name": ""})
+    plugin, mode = row["plugin"], row["mode"]
+    overlay = is_overlay(plugin, mode)
+    range_ = known["ranges"].get(plugin, {}) if overlay else {}
+    # Calico's image of kube-proxy finds the range itself.
+    is_usable = not overlay or bool(range_) or plugin == "calico"
+    return Network(
+        plugin=plugin,
+        mode=mode,
+        name=(spec.facts.pod_network or row["name"]) if is_usable else "",
+        is_on_image=on_image,
+        overlay=overlay,
+        vni=(cni.vni or table("cni")["vxlan"]["vni_at_least"]) if overlay else None,
+        mtu=cni.mtu,
+        subnet_file=range_.get("file", ""),
+        subnet_pattern=range_.get("pattern", ""),
+        routes={"host-gw": "flannel"}.get(mode or "", "cloud" if plugin in ("win-bridge", "wincni") else ""),
+    )
+
+
+def net_conf(network: Network, cluster_cidr: str) -> str:
+    """flannel's configuration, which all nodes of a cluster need alike."""
+    vxlan = {"VNI": network.vni, "Port": table("cni")["vxlan"]["port"]} if network.overlay else {}
+    mtu = {"MTU": network.mtu} if network.mtu else {}
+    return json.dumps({"Network": cluster_cidr, "Backend": {"Type": network.mode, **vxlan, **mtu}})
+
+
+def bootstrap_context(spec: Spec, cluster_cidr: str, service_cidr: str, network: Network) -> dict[str, object]:
+    """The values of a cloud's template. Commands are quoted as YAML needs it."""
+    config = spec.config
+    folder, powershell = config.kubernetes.install_path, f"powershell -NoProfile {spec.facts.script_policy}-File"
+    pre = [f"{powershell} {path} || exit 1" for path in _paths(folder, "pre-kubeadm", config.kubeadm_scripts.pre)]
+    post = []
+    if spec.facts.cni_files:
+        call = rf"{powershell} {folder}\set-pod-network.ps1"
+        named = "" if spec.facts.pod_network else f" -NetworkName {network.name or 'NETWORK_NAME'}"
+        ranges = f"-ClusterCidr {cluster_cidr} -ServiceCidr {service_cidr}"
+        # Each node has its own, which a template cannot know.
+        address = " -SourceVip SOURCE_VIP" if spec.facts.asks_source_address and network.overlay else ""
+        post.append(f"{call} {ranges}{named}{address} || exit 1")
+    post += [f"{powershell} {path}" for path in _paths(folder, "post-kubeadm", config.kubeadm_scripts.post)]
+    asks_docker = config.runtime.docker is not None and config.runtime.docker.cri_dockerd is None
+    return {
+        "name": f"{config.name}-{spec.target}",
+        "settings": spec.settings,
+        "pre": [json.dumps(command) for command in pre],
+        "post": [json.dumps(command) for command in post],
+        "files": [
+            {"path": f"/etc/kubernetes/{name}.conf", "secret": f"{name}-kubeconfig"} for name in find_accounts(spec)
+        ],
+        "socket": _socket(spec),
+        # kubeadm names its own for Docker, which may not run on the node's Windows.
+        "sandbox_image": config.kubernetes.pause_image if asks_docker else None,
+    }
+
+
+def _paths(folder: str, name: str, scripts: Sequence[str]) -> Iterator[str]:
+    """The paths of the scripts that the step `kubeadm-scripts` puts on the image."""
+    for number, script in enumerate(scripts, 1):
+        yield rf"{folder}\{name}\{number:02}-{script.rpartition('/')[2]}"
+
+
+def find_accounts(spec: Spec) -> list[str]:
+    """The kubeconfigs that services of the node read, by their names in `C:\\etc\\kubernetes`."""
+    plugin = spec.config.cni.plugin
+    asked = {
+        "flannel": plugin == "flannel",
+        "kube-proxy": spec.config.kube_proxy == "service",
+        "calico": spec.facts.calico_version is not None,
+        "hybrid-overlay": plugin == "ovn-kubernetes",
+    }
+    return [name for name, is_asked in asked.items() if is_asked]
+
+
+def _socket(spec: Spec) -> str:
+    runtime = spec.config.runtime
+    if runtime.containerd:
+        return "npipe:////./pipe/containerd-containerd"
+    if runtime.docker and runtime.docker.cri_dockerd:
+        return "npipe:////./pipe/cri-dockerd"
+    # kubeadm 1.14 knows no pipes.
+    is_first = numbers(spec.config.kubernetes.version)[:2] <= (1, 14)
+    return "tcp://localhost:2375" if is_first else "npipe:////./pipe/docker_engine"
+
 
 _FOLDER: Final = Path(__file__).parent
 _TEMPLATES: Final = _FOLDER / "templates"
@@ -253,3 +380,31 @@ def _bootstraps(specs: Sequence[Spec], request: SamplesRequest, network: Network
 
 def _bootstrap_name(target: str) -> str:
     return f"bootstrap-{target}.yaml"
+
+
+def write_samples(samples: Samples, folder: Path) -> None:
+    """Write the files. A file of an earlier run that is no longer a sample is removed."""
+    texts = {**{file.name: file.text for file in samples.files}, INDEX: samples.readme}
+    own = {path for pattern in name_patterns() for path in folder.glob(pattern) if _is_own(path)}
+    foreign = [
+        path for path in (folder / name for name in texts) if path not in own and (path.exists() or path.is_symlink())
+    ]
+    if foreign:
+        raise RefusedError(
+            f"{foreign[0]} exists, and imagegen did not write it",
+            hint="choose another folder for --out, or move the file",
+        )
+    for path in own - {folder / name for name in texts}:
+        path.unlink()
+    for name, text in texts.items():
+        write_file(folder / name, text.encode())
+
+
+def _is_own(path: Path) -> bool:
+    """Whether an earlier run wrote the file."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    expected = first_line(path.name).encode() + b"\n"
+    with path.open("rb") as opened:
+        # The file may be somebody's, and of any size.
+        return opened.read(len(expected)) == expected

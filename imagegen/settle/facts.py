@@ -146,13 +146,13 @@ class CniFile:
 
 @dataclasses.dataclass(frozen=True)
 class CniArchive:
-    """The archive of a network plugin, and its programs without .exe, at the top of the archive."""
+    """The product that is the archive of a network plugin, and its programs without .exe, at the top of the archive."""
 
-    url: str
+    product: str
     programs: tuple[str, ...]
 
     def __str__(self) -> str:
-        return self.url
+        return self.product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,9 +298,9 @@ class Facts:
     wins: Wins | None
     """How this version of wins reads its list of programs, and the programs of the default policy."""
     gmsa_plugin: str | None
-    """The address of the plugin that reads the credentials of gMSAs, if the cloud has one."""
-    ssh_archive: str | None
-    """The archive of Win32-OpenSSH."""
+    """The product that reads the credentials of gMSAs, if the cloud has one."""
+    ssh_tag: str | None
+    """The tag of the release of Win32-OpenSSH, if it comes from there."""
 
 
 Kind = Literal["default", "catalogue", "file", "set"]

@@ -26,6 +26,7 @@ from imagegen.catalog.facts import (
     provider_text,
     table,
 )
+from imagegen.catalog.products import find_products
 from imagegen.settle.facts import (
     FACTS,
     AgentConfig,
@@ -148,7 +149,7 @@ def settle(
         *settle_folders(config),
         *settle_network(config),
         *settle_kube_proxy(config),
-        *_csi_proxy(config),
+        *_default_versions(config),
         _wins(config),
         *_gmsa(config, settings.provider),
         *_ssh(config),
@@ -300,13 +301,13 @@ def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
     )
 
 
-def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
-    if config.csi_proxy is not None:
-        rows = table("csi-proxy")["published"]
-        version = next(version for version, row in rows.items() if row["default"])
-        yield CatalogueValue(
-            ("csi_proxy", "version"), version, find_origin("csi-proxy", version, rows[version]["source"])
-        )
+def _default_versions(config: ImageConfig) -> Iterator[CatalogueValue]:
+    """The versions of the products of optional sections, where the row of the product has the default."""
+    for product in find_products():
+        section, _, key = product.default.get("key", "").partition(".")
+        if section and getattr(config, section) is not None:
+            origin = find_origin("products", product.name, product.default["source"])
+            yield CatalogueValue((section, key), product.default["version"], origin)
 
 
 def _wins(config: ImageConfig) -> CatalogueValue:
@@ -331,20 +332,23 @@ def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
         yield CatalogueValue(
             ("gmsa", "version"), newest["newest"], find_origin("machines", "gmsa_plugin", newest["source"])
         )
-    address = row["address"] if row and config.gmsa else None
-    yield fact("gmsa_plugin", address, find_origin("machines", provider, row["source"] if row else None))
+    yield fact(
+        "gmsa_plugin",
+        row["product"] if row and config.gmsa else None,
+        find_origin("machines", provider, row["source"] if row else None),
+    )
 
 
 def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
-    facts, archive = table("openssh"), None
-    origin = find_origin("openssh", "tags", facts["source"]["archive"])
+    facts, tag = table("openssh"), None
+    origin = find_origin("openssh", "tags", "archives")
     if config.ssh is not None and config.ssh.source == "zip":
         yield CatalogueValue(("ssh", "version"), facts["default"], origin)
         version = config.ssh.version or facts["default"]
         # A rule requires an override for a version that is not known.
         tags = (row["tag"] for name, row in facts["tags"].items() if version in (name, name.partition("p")[0]))
-        archive = facts["archive"].format(tag=next(tags, f"v{version}"))
-    yield fact("ssh_archive", archive, origin)
+        tag = next(tags, f"v{version}")
+    yield fact("ssh_tag", tag, origin)
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
@@ -461,8 +465,7 @@ def settle_network(config: ImageConfig) -> Iterator[CatalogueValue]:
     files = tuple(dict.fromkeys(_cni_file(row) for row in rows if mode in row.get("modes", (mode,))))
     yield fact("cni_files", files, origin)
     archive = plugin.get("archive")
-    url = archive and archive["url"].format(version=cni.version or plugin["newest"])
-    found = archive and CniArchive(url, tuple(archive["programs"]))
+    found = archive and CniArchive(archive["product"], tuple(archive["programs"]))
     yield fact("cni_archive", found, origin)
     values = tuple(HnsValue(name, data) for name, data in plugin.get("hns_values", {}).items())
     yield fact("hns_values", values, origin)

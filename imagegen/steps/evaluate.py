@@ -16,8 +16,7 @@ from imagegen.base.templating import TemplateError, UnknownNameError, evaluate, 
 from imagegen.config.own_files import OwnFile
 from imagegen.config.problems import nearest, quoted
 from imagegen.config.yaml import Document, YamlPath
-from imagegen.fetch.base_url import make_url
-from imagegen.fetch.request import ArtifactRequest, Override, TakenFile
+from imagegen.fetch.request import ArtifactRequest, Override, TakenFile, make_url
 from imagegen.inspect.members import file_name, is_program
 from imagegen.steps import release_record
 from imagegen.steps.kinds import ENGINE_MODULE, KINDS
@@ -79,6 +78,20 @@ def applies(step: Step, context: Mapping[str, object]) -> bool:
             f"step {step.name} cannot be used",
             problems=[step.described.problem(("when",), str(error), _hint(error))],
         ) from None
+
+
+def rotated_logs(step: Step, context: Mapping[str, object]) -> list[str]:
+    """The logs of the step that a task of the image must keep small."""
+    if not step.meta.rotates:
+        return []
+    visible, problems = _visible(step, context), list[Problem]()
+    found = []
+    for index, path in enumerate(step.meta.rotates):
+        with _adding_to(problems, step.described, ("rotates", index)):
+            found.append(render_text(path, visible))
+    if problems:
+        raise ConfigError(f"step {step.name} cannot be used", problems=problems)
+    return [path for path in found if path]
 
 
 def evaluate_step(
@@ -252,6 +265,9 @@ def _request(
         file_key=f"overrides.{meta.file_override}" if meta.file_override else "",
         published=published,
         own=override is not None,
+        product=meta.product or "",
+        version=render_text(meta.release or meta.version or "", context),
+        signer=override.signer if override else None,
     )
 
 

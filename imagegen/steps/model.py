@@ -4,28 +4,35 @@ Reads the folders of steps, nothing else."""
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import pydantic
 
-from imagegen.base.contents import Contents, StepRoot, read_folder
+from imagegen.base.contents import ROLES, Contents, StepRoot, read_folder
 from imagegen.base.errors import ConfigError, Problem
+from imagegen.catalog.products import find_product, find_products
 from imagegen.config.problems import model_problems, nearest, quoted
 from imagegen.config.yaml import Document, read_yaml
 from imagegen.steps.resource import Name, Strict
 
 PARTS = ("meta/step.yml", "resources.yml")
 _PATH = ("steps_path",)
+_IN_LAYOUT = re.compile(r"\{\{ paths\.(\w+) \}\}\\([^{}]+)")
 # Part of the tag `<component>_version`.
 ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
 
 class ArtifactMeta(Strict):
-    """The URL of an artifact: `base`/`path`, or one `url`. The config's `override` replaces it.
+    """An artifact: the `product` of the catalogue that it is, or its URL, which is `base`/`path` or one `url`. The
+    config's `override` replaces the URL.
 
-    The override of a base is a folder, a template or an archive: imagegen/fetch/base_url.py. `file_override` is the
+    A product gives URL and overrides. The step gives the `version`, the `path` in a folder, the `release` if the
+    product's URL has another text than the version, and the `values` of other placeholders.
+
+    The override of a base is a folder, a template or an archive: imagegen/fetch/request.py. `file_override` is the
     override of this file only, and wins.
 
     With `each`, the config lists the URLs: every item is an artifact, `<name>-<number of the item>`, and `key` is the
@@ -33,6 +40,9 @@ class ArtifactMeta(Strict):
     template can have too.
     """
 
+    product: str | None = None
+    release: str | None = None
+    values: dict[str, str] = {}
     override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")] | None = None
     file_override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")] | None = None
     each: str | None = None
@@ -46,13 +56,33 @@ class ArtifactMeta(Strict):
     component: ComponentName | None = None
     version: str | None = None
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _with_product(cls, given: object) -> object:
+        """The addresses and overrides of the product, which a step does not write again."""
+        if not isinstance(given, dict) or not isinstance(name := given.get("product"), str):
+            return given
+        if again := sorted(given.keys() & {"url", "base", "override", "file_override", "each"}):
+            raise ValueError(f"must have either product or {again[0]}")
+        product = find_product(name)
+        if product is None:
+            known = ", ".join(sorted(one.name for one in find_products()))
+            raise ValueError(f"unknown product {quoted(name)} (known: {known})")
+        if not isinstance(version := given.get("release", given.get("version")), str):
+            raise ValueError("must have version with product")
+        address = product.template(product.url or product.base, version, given.get("values", {}))
+        file_override = product.file_overrides.get(given.get("path", ""))
+        own = {"override": product.override, "file_override": file_override}
+        return {**given, **own, "url" if product.url else "base": address}
+
     @pydantic.model_validator(mode="after")
     def _one_form(self) -> Self:
         if (self.url is None) == (self.base is None) or (self.base is None) != (self.path is None):
             raise ValueError("must have either url, or base and path")
-        # Without a component, the version is only that of a template.
-        if (self.component is None) != (self.version is None) and (self.component or self.base is None):
-            raise ValueError("must have both component and version, or neither")
+        if self.component is not None and self.version is None:
+            raise ValueError("must have version with component")
+        if self.product is None and (self.release or self.values):
+            raise ValueError("must have product with release and values")
         if self.file_override is not None and (self.base is None or self.override is None):
             raise ValueError("must have base and override with file_override")
         if (self.override is None) == (self.each is None):
@@ -112,6 +142,8 @@ class StepMeta(Strict):
     reads: list[str]
     timeout_s: Annotated[int, pydantic.Field(ge=10, le=14400)]
     artifacts: dict[Name, ArtifactMeta] = {}
+    rotates: list[str] = []
+    """The logs that nobody keeps small: templates of their paths. An empty one is none."""
     options: dict[ComponentName, OptionMeta] = {}
 
 
@@ -126,6 +158,11 @@ class Step:
     described: Document
     """meta/step.yml with its lines."""
 
+    @property
+    def shipped(self) -> bool:
+        """Whether it is imagegen's own step, not the operator's."""
+        return self.folder.parent == ROLES
+
     def options(self, given: Mapping[str, Mapping[str, OptionValue]]) -> dict[str, OptionValue | None]:
         """The values of its options: those that a config gives for each step, and the defaults."""
         defaults = {name: declared.default for name, declared in self.meta.options.items()}
@@ -135,6 +172,15 @@ class Step:
     def resources(self) -> Document:
         """resources.yml."""
         return read_yaml(self.folder / "resources.yml", f"{self.shown_as}/resources.yml")
+
+    @functools.cached_property
+    def own_files(self) -> list[tuple[str, str]]:
+        """The files that it declares in folders of the layout: the name of the folder, and the path in it."""
+        entries = [item for entry in self.resources.data for item in entry.items() if isinstance(item[1], dict)]
+        places = [str(fields.get("path")) for kind, fields in entries if kind in ("file", "extract")]
+        for fields in (fields for kind, fields in entries if kind == "archive"):
+            places += [f"{fields.get('into')}\\{path}".replace("/", "\\") for path in fields.get("expect", ())]
+        return [(found[1], found[2]) for found in map(_IN_LAYOUT.fullmatch, places) if found]
 
     @functools.cached_property
     def releases(self) -> Document | None:

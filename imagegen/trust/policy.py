@@ -1,38 +1,67 @@
-"""What a config requires of the signatures of its downloads, and those that the machine must find. Pure."""
+"""What a config requires of signatures: of its downloads, and of the operator's own files. Pure."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from imagegen.authenticode.model import SignerStrength
-from imagegen.authenticode.signer import SignerRule, parse_signer
 from imagegen.base.errors import WARNING
-from imagegen.catalog.facts import table
-from imagegen.config.artifact_policy import PinnedUrl, Signer, is_url
+from imagegen.catalog.products import Signing, find_signing
 from imagegen.fetch.lock import WHOLE_FILE, LockedArtifact
 from imagegen.inspect.members import file_name
 from imagegen.plan.fitting import UnfitError, fit, stripped
-from imagegen.plan.model import PlannedSignature
-from imagegen.trust.signature_request import SignatureRequest, TrustSources, is_covered
+from imagegen.trust.block import is_script
+from imagegen.trust.record import is_covered, planned_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
 
+    from imagegen.authenticode.signer import SignerRule
     from imagegen.base.errors import Problem
     from imagegen.config.model import ImageConfig
     from imagegen.config.yaml import Document
-    from imagegen.fetch.lock import LockedSignature
     from imagegen.fetch.request import ArtifactRequest
-    from imagegen.plan.model import PlannedResource
+    from imagegen.plan.model import PlannedResource, PlannedSignature
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import Draft, EvaluatedStep
-    from imagegen.trust.signature_request import UsedFiles
 
 _SECTION: Final = "artifacts.signatures"
 _GENERAL_KEY: Final = f"{_SECTION}.signers"
 _OVERRIDES: Final = "overrides."
+
+
+class UsedFiles(Protocol):
+    """The files of an artifact that the image gets."""
+
+    def select(self, members: Mapping[str, str] | None) -> dict[str, frozenset[str]]:
+        """Those of an archive's members, each with its names on the machine. None: it is no archive. Then it is itself
+        WHOLE_FILE."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SignatureRequest:
+    """What must be signed in an artifact, and by whom. Without `signers`, everybody with a trusted root may sign."""
+
+    artifact: str
+    used: UsedFiles
+    signers: tuple[SignerRule, ...]
+    key: str
+    """The config's key that requires the signature."""
+    override: str
+    """The config's key that replaces the artifact, for hints."""
+    published: Signing | None = None
+    """What is known of the signatures of the published artifact. None: nothing, or the config has its own source."""
+    with_strength: bool = False
+    """Whether the config requires more of the certificates of signers than a lock has of them."""
+    has_own_signer: bool = False
+    """Whether `key` is the one signer of an override, and not a list."""
+
+    @property
+    def allowed(self) -> str:
+        """Who may sign, in words."""
+        return " or ".join(rule.text for rule in self.signers) or "a signature that leads to a trusted root"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,54 +118,31 @@ def signature_requests(config: ImageConfig, evaluated: Iterable[EvaluatedStep]) 
 
 def _signature_request(config: ImageConfig, artifact: ArtifactRequest, used: UsedFiles) -> SignatureRequest | None:
     policy = config.artifacts.signatures
-    override = config.overrides.get(artifact.key.removeprefix(_OVERRIDES))
-    own = override.signer if isinstance(override, PinnedUrl) else None
-    if own is None and policy is None:
+    if artifact.signer is None and policy is None:
         return None
-    row = None if artifact.own else _published_row(artifact.key)
-    general = general_signers(config)
+    general, strength = general_signers(config), policy and (policy.least_rsa_bits, policy.sha1_certificates)
     return SignatureRequest(
         artifact=artifact.name,
         used=used,
-        signers=(_rule(own),) if own is not None else general,
-        key=f"{artifact.key}.signer" if own is not None else _GENERAL_KEY if general else _SECTION,
+        signers=(artifact.signer,) if artifact.signer else general,
+        key=f"{artifact.key}.signer" if artifact.signer else _GENERAL_KEY if general else _SECTION,
         override=artifact.key,
-        published=str(row["what"]) if row and _is_unsigned(artifact.key) else "",
-        signed_by=str(row.get("by", "")) if row else "",
-        with_contents=bool(policy and policy.msi_contents) and artifact.form == "package",
-        with_strength=_signer_strength(config) != SignerStrength(),
+        published=None if artifact.own else find_signing(artifact.key.removeprefix(_OVERRIDES)),
+        with_strength=strength not in (None, (None, True)),
+        has_own_signer=artifact.signer is not None,
     )
-
-
-def _signer_strength(config: ImageConfig) -> SignerStrength:
-    policy = config.artifacts.signatures
-    return SignerStrength(policy.least_rsa_bits, policy.sha1_certificates) if policy else SignerStrength()
 
 
 def general_signers(config: ImageConfig) -> tuple[SignerRule, ...]:
     """Who may sign everything without a signer of its own."""
     policy = config.artifacts.signatures
-    return tuple(map(_rule, policy.signers)) if policy else ()
-
-
-def _rule(signer: str | Signer) -> SignerRule:
-    return parse_signer(signer if isinstance(signer, str) else signer.given())
-
-
-def _published_row(key: str) -> Mapping[str, Any] | None:
-    """What is known of the signatures of an artifact where it is published. None: nobody knows."""
-    row: Mapping[str, Any] | None = table("signers")["published"].get(key.removeprefix(_OVERRIDES))
-    return row
-
-
-def _is_unsigned(key: str) -> bool:
-    row = _published_row(key)
-    return row is not None and not row["signed"]
+    return tuple(one.rule for one in policy.signers) if policy else ()
 
 
 def find_unsigned(requests: Iterable[ArtifactRequest]) -> list[str]:
     """The artifacts that nobody signs where they are published: no policy can accept them."""
-    return sorted({request.name for request in requests if not request.own and _is_unsigned(request.key)})
+    known = ((one.name, find_signing(one.key.removeprefix(_OVERRIDES))) for one in requests if not one.own)
+    return sorted({name for name, signing in known if signing and not signing.signed})
 
 
 def merge_requests(targets: Iterable[Mapping[str, SignatureRequest]]) -> dict[str, SignatureRequest]:
@@ -175,22 +181,19 @@ def unsigned_downloads(requests: Iterable[SignatureRequest], document: Document)
 
 def _why_refused(request: SignatureRequest) -> tuple[str, str] | None:
     """Why the published artifact will be refused, as far as that is known, and a hint."""
-    if request.published:
-        return f"published without a signature, but {request.key} requires one", _hint_for_unsigned(request)
-    name = request.signed_by
-    if not name or not request.signers or any(_may_match(rule, name) for rule in request.signers):
+    published = request.published
+    if published is None:
+        return None
+    if not published.signed:
+        is_allowed = any(_may_match(rule, "Microsoft") for rule in request.signers)
+        copy = f'"{published.by_microsoft}"' if published.by_microsoft and is_allowed else "a signed copy"
+        return f"published without a signature, but {request.key} requires one", f"set {request.override} to {copy}"
+    if not published.by or not request.signers or any(_may_match(rule, published.by) for rule in request.signers):
         return None
     return (
-        f"published with a signature of {name}, who is not in {request.key}",
+        f"published with a signature of {published.by}, who is not in {request.key}",
         f"write {{url: …, signer: …}} to {request.override}: `imagegen artifacts inspect URL` shows both lines",
     )
-
-
-def _hint_for_unsigned(request: SignatureRequest) -> str:
-    signed = (_published_row(request.override) or {}).get("by_microsoft")
-    is_allowed = any(_may_match(rule, "Microsoft") for rule in request.signers)
-    copy = f'"{signed}"' if signed and is_allowed else "a signed copy"
-    return f"set {request.override} to {copy}"
 
 
 def _may_match(rule: SignerRule, name: str) -> bool:
@@ -198,21 +201,6 @@ def _may_match(rule: SignerRule, name: str) -> bool:
     asked = (one.signer.attributes for one in rule.conditions)
     named = ([value for kind, value in one if kind in ("CN", "O")] for one in asked)
     return any(not values or any(name.lower() in value.lower() for value in values) for values in named)
-
-
-def trust_sources(spec: Spec) -> TrustSources:
-    """The roots and the CRLs of a config."""
-    policy, files = spec.config.artifacts.signatures, spec.own_files
-    if policy is None:
-        return TrustSources()
-    roots = files.get(f"{_SECTION}.roots")
-    crls = {crl: files.get(f"{_SECTION}.crls[{at}]") for at, crl in enumerate(policy.crls)}
-    return TrustSources(
-        roots=roots.data if roots else None,
-        crl_files={name: file.data for name, file in crls.items() if file},
-        crl_urls=tuple(name for name in crls if is_url(name)),
-        strength=_signer_strength(spec.config),
-    )
 
 
 def find_unchecked(requests: Mapping[str, SignatureRequest], artifacts: Mapping[str, LockedArtifact]) -> set[str]:
@@ -256,14 +244,70 @@ def find_exempt(
     return tuple(sorted(found))
 
 
-def planned_signature(found: LockedSignature) -> PlannedSignature:
-    """The signature that the machine must find, if Windows shows it."""
-    return PlannedSignature(
-        signer=found.signer,
-        thumbprint=found.thumbprint,
-        root=found.root.subject,
-        root_thumbprint=found.root.thumbprint,
-        timestamp_root=found.timestamp_root.subject if found.timestamp_root else None,
-        timestamp_root_thumbprint=found.timestamp_root.thumbprint if found.timestamp_root else None,
-        hidden=None if found.by == "own" else found.by,
-    )
+@dataclasses.dataclass(frozen=True)
+class OwnFiles:
+    """The files of one step, or the one that a key of the config names, by their paths in messages."""
+
+    request: SignatureRequest
+    data: Mapping[str, bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Names:
+    """All of the files, by their paths, with the names that they have on the machine."""
+
+    names: Mapping[str, frozenset[str]]
+
+    def select(self, _members: Mapping[str, str] | None) -> dict[str, frozenset[str]]:
+        return dict(self.names)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OwnFile:
+    """A file of the operator's. `group` says where it comes from, and `key` what names another one in its place."""
+
+    group: str
+    key: str
+    path: str
+    name: str
+    data: bytes
+
+
+def find_own_files(spec: Spec, steps: Iterable[EvaluatedStep], own_roots: Collection[Path]) -> tuple[OwnFiles, ...]:
+    """The operator's own files that the policy covers. `own_roots` are the folders of own steps.
+
+    With signed copies of scripts, the others are left: who may have signed a script is judged with its copy."""
+    policy = spec.config.artifacts.signatures
+    if policy is None:
+        return ()
+    groups: dict[tuple[str, str], list[_OwnFile]] = {}
+    for step in steps:
+        is_own = any(step.step.folder.is_relative_to(root) for root in own_roots)
+        for draft in step.drafts:
+            is_copied = spec.facts.all_signed and is_script(str(draft.fields.get("source")))
+            if not is_copied and (file := _own_file(step, draft, is_own=is_own)):
+                groups.setdefault((file.group, file.key), []).append(file)
+    return tuple(_group(spec, group, key, files) for (group, key), files in groups.items())
+
+
+def _own_file(step: EvaluatedStep, draft: Draft, *, is_own: bool) -> _OwnFile | None:
+    """The file of a resource, if the operator gave it."""
+    source = str(draft.fields.get("source"))
+    given = step.given.get(source)
+    if source not in step.texts or not (given or is_own):
+        return None
+    data, inside = step.texts[source], source.removeprefix(f"files/{step.step.name}/")
+    name = str(draft.fields.get("path", inside)).replace("\\", "/").rpartition("/")[2]
+    if given:
+        return _OwnFile(given.key, given.key, given.name, name, data)
+    # A template leaves no signature as it was.
+    source_key = "source" if inside in step.step.files else "source in place of template"
+    return _OwnFile(f"step {step.step.name}", f"{source_key} in {step.step.shown_as}/resources.yml", inside, name, data)
+
+
+def _group(spec: Spec, group: str, key: str, files: list[_OwnFile]) -> OwnFiles:
+    names: dict[str, frozenset[str]] = {}
+    for file in files:
+        names[file.path] = names.get(file.path, frozenset()) | {file.name}
+    request = SignatureRequest(group, _Names(names), general_signers(spec.config), _GENERAL_KEY, override=key)
+    return OwnFiles(request, {file.path: file.data for file in files})

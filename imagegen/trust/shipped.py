@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 
 from imagegen.base.contents import read_folder
 from imagegen.providers.registry import provider_folder
-from imagegen.trust.listing import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """The scripts of the engine and of the cloud by their paths. Those of `boot_names` the cloud's own agent runs when
+    the builder starts: it gets them as text, before any policy is in force."""
+
+    guest: Mapping[str, bytes]
+    scripts: Mapping[str, bytes]
+    boot_names: Collection[str]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement
 
 from imagegen.record.attest import Documents, make_documents
-from imagegen.record.manifest_file import find_contradictions, read_manifest
+from imagegen.record.store import find_contradictions, read_manifest
 from tests.golden_files import compare_golden
 from tests.json_schema import import_jsonschema
 

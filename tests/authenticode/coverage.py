@@ -8,8 +8,8 @@ import io
 import struct
 from typing import TYPE_CHECKING
 
-from imagegen.authenticode.compound_file import STREAM, CompoundFile, Entry
-from imagegen.authenticode.script import Script
+from imagegen.authenticode.files import Script
+from imagegen.authenticode.msi import STREAM, CompoundFile, Entry
 from tests.authenticode.signing import signature_of, table
 
 if TYPE_CHECKING:

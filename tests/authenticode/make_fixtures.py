@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen.authenticode.contents import PE_IMAGE
-from imagegen.authenticode.pe import PortableExecutable
+from imagegen.authenticode.cms import PE_IMAGE
+from imagegen.authenticode.files import PortableExecutable
 from tests.authenticode.pki import STAMPED, Pki, make_authority, make_ca, make_root, make_signer, rsa_key
 from tests.authenticode.signing import unsigned_catalogue
 from tests.authenticode.tools import Tools, find_tools

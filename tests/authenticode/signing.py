@@ -19,11 +19,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from imagegen.authenticode import asn1
-from imagegen.authenticode.algorithms import DIGESTS
-from imagegen.authenticode.cms import SIGNED_DATA, read_signed_data
-from imagegen.authenticode.contents import INDIRECT_DATA, PE_IMAGE, TRUST_LIST, as_sequence
-from imagegen.authenticode.pe import PortableExecutable
-from imagegen.authenticode.script import COMMENTS, Script
+from imagegen.authenticode.certificates import DIGESTS
+from imagegen.authenticode.cms import INDIRECT_DATA, PE_IMAGE, SIGNED_DATA, TRUST_LIST, as_sequence, read_signed_data
+from imagegen.authenticode.files import COMMENTS, PortableExecutable, Script
 from tests.authenticode.pki import STAMPED, Identity
 
 if TYPE_CHECKING:

@@ -36,7 +36,6 @@ def trust(
     *roots: Identity,
     now: datetime.datetime = NOW,
     crls: Sequence[bytes] = (),
-    intermediates: Sequence[Identity] = (),
     strength: SignerStrength | None = None,
 ) -> Trust:
     """What trusts these roots, or else those of the PKI that most tests use."""
@@ -44,7 +43,6 @@ def trust(
     return load_trust(
         now=now,
         roots=[root.pem for root in chosen],
-        intermediates=[identity.pem for identity in intermediates],
         crls=crls,
         public_roots=False,
         strength=strength,

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.authenticode.asn1 import ContentInfo, SignedData, content_of, load
-from imagegen.authenticode.cms import SIGNED_DATA, read_signed_data
-from imagegen.authenticode.compound_file import CompoundFile
-from imagegen.authenticode.contents import PE_IMAGE
-from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.model import FileKind, Verdict
-from imagegen.authenticode.msi import InstallerPackage
-from imagegen.authenticode.pe import PortableExecutable
-from imagegen.authenticode.verify import covers, read_catalogue, verify
+from imagegen.authenticode.cms import PE_IMAGE, SIGNED_DATA, read_signed_data
+from imagegen.authenticode.files import PortableExecutable
+from imagegen.authenticode.model import FileKind, MalformedData, Verdict
+from imagegen.authenticode.msi import CompoundFile, InstallerPackage
+from imagegen.authenticode.verify import read_catalogue, verify
 from tests.authenticode.compound import Tree, make_compound_file
 from tests.authenticode.pki import STAMP, STAMPED, START, Identity, make_crl, make_signer, pki
 from tests.authenticode.signing import (
@@ -71,7 +68,7 @@ def test_large_files_are_read_in_pieces(name: str, data: bytes) -> None:
     file = Counting(data)
     verify(file, name, trust())
     catalogue = read_catalogue(io.BytesIO(make_catalogue([(PE_IMAGE, "sha256", b"x")], pki().signer)), "x.cat", trust())
-    assert covers(catalogue, file, name) == ""
+    verify(file, name, trust(), [catalogue])
     assert file.largest <= MEBIBYTE
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.authenticode.contents import PE_IMAGE
+from imagegen.authenticode.cms import PE_IMAGE
+from imagegen.authenticode.files import PortableExecutable
 from imagegen.authenticode.model import Catalogue, FileKind, Verdict
 from imagegen.authenticode.msi import InstallerPackage
-from imagegen.authenticode.pe import PortableExecutable
-from imagegen.authenticode.verify import covers, read_catalogue
+from imagegen.authenticode.verify import read_catalogue
 from tests.authenticode.make_fixtures import FLAT, SCRIPT
 from tests.authenticode.pki import LATER, NOW, Identity, make_root, make_signer, pki
 from tests.authenticode.signing import Options, make_catalogue, sign_pe, signature_of
@@ -46,10 +46,9 @@ def test_the_catalogue_of_osslsigncode_lists_its_members() -> None:
     assert {algorithm for algorithm, _ in found.members} == {"sha1", "sha256"}
     assert ("sha256", hashlib.sha256(SCRIPT).digest()) in found.members
     for name, data in (("program.exe", fixture("program.exe")), ("script.ps1", SCRIPT)):
-        assert covers(found, io.BytesIO(data), name) == "sha256"
         assert judge(data, name, fixture_trust(), [found]).verdict is V.VALID
-    assert covers(found, io.BytesIO(b"old"), "old.dll") == "sha1"
-    assert covers(found, io.BytesIO(fixture("package.msi")), "package.msi") == ""
+    assert judge(b"old", "old.dll", fixture_trust(), [found]).verdict is V.WEAK_DIGEST
+    assert judge(fixture("package.msi"), "package.msi", fixture_trust(), [found]).verdict is V.UNSIGNED
 
 
 FILES: dict[str, tuple[bytes, Callable[[bytes], tuple[str, str, bytes]]]] = {

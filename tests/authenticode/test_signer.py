@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from imagegen.authenticode.model import Certificate, Name
-from imagegen.authenticode.names import parse_name
-from imagegen.authenticode.signer import nearest, parse_signer, presets
+from imagegen.authenticode.signer import nearest, parse_name, parse_signer, presets
 from tests.authenticode.pki import make_ca, make_root, make_signer, pki
 
 SIGNER = pki().signer.read

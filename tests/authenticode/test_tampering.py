@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.authenticode.compound_file import CompoundFile
 from imagegen.authenticode.model import Verdict
+from imagegen.authenticode.msi import CompoundFile
 from tests.authenticode.signing import put_into_pe, signature_of, table, table_entry
 from tests.authenticode.support import changed, fixture, fixture_trust, judge
 
@@ -312,8 +312,8 @@ def test_the_checksum_and_padding_are_not_signed() -> None:
     """What the lock's sha256 protects alone."""
     data = _pe()
     optional = struct.unpack_from("<I", data, 60)[0] + 24
-    assert judge(changed(data, optional + 64), PE, fixture_trust()).is_valid
-    assert judge(_padded(bytes(16)), PE, fixture_trust()).is_valid
+    assert judge(changed(data, optional + 64), PE, fixture_trust()).verdict is Verdict.VALID
+    assert judge(_padded(bytes(16)), PE, fixture_trust()).verdict is Verdict.VALID
 
 
 def test_a_file_that_was_signed_again_is_valid() -> None:

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.authenticode.errors import MalformedData
-from imagegen.authenticode.model import Trust, TrustedRoot, Verdict
-from imagegen.authenticode.root_list import read_preset_roots, read_public_roots
+from imagegen.authenticode.model import CODE_SIGNING, TIME_STAMPING, MalformedData, Trust, TrustedRoot, Verdict
 from imagegen.authenticode.signer import presets
-from imagegen.authenticode.trust import load_trust
-from imagegen.authenticode.usages import CODE_SIGNING, TIME_STAMPING
+from imagegen.authenticode.trust import load_trust, read_preset_roots, read_public_roots
 from tests.authenticode.pki import END, LATER, NOW, STAMPED, START, make_authority, make_crl, make_signer, pki
 from tests.authenticode.signing import Options, sign_pe
 from tests.authenticode.support import fixture, judge
@@ -93,14 +90,13 @@ def test_files_hold_several_certificates_in_pem_or_der() -> None:
     found = load_trust(
         now=NOW,
         roots=[both, pki().ca.der],
-        intermediates=[pki().signer.pem],
         crls=[make_crl(pki().ca)],
         public_roots=False,
     )
     assert [root.certificate.subject.short for root in found.roots] == [
         *("Example Root", "Example Clock Root", "Example Code CA"),
     ]
-    assert [found.intermediates, len(found.revocation_lists)] == [(pki().signer.read,), 1]
+    assert len(found.revocation_lists) == 1
     assert (found.revocation_lists[0].this_update, found.revocation_lists[0].next_update) == (START, END)
 
 
@@ -113,7 +109,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"roots": [b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----"]},
         "a PEM block is not valid base64",
     ),
-    "a cut certificate": ({"intermediates": [pki().root.der[:-1]]}, "a certificate cannot be read"),
+    "a cut certificate": ({"roots": [pki().root.der[:-1]]}, "a certificate cannot be read"),
     "too large a file": ({"roots": [bytes(16 * 1024 * 1024 + 1)]}, "at most 16777216 are allowed"),
     "too large a certificate": ({"roots": [b"0" * 65537]}, "a certificate has 65537 bytes, at most 65536 are allowed"),
     "a certificate as a CRL": ({"crls": [pki().root.pem]}, "the file holds no CRL"),
@@ -200,4 +196,7 @@ def test_what_is_said_against_the_root_of_a_timestamp_makes_it_bad() -> None:
 def test_one_root_can_be_for_both() -> None:
     signer, clock = make_signer(pki().root), make_authority(pki().root)
     trust = Trust(now=LATER, roots=(TrustedRoot(pki().root.read),))
-    assert judge(sign_pe(fixture("program.exe"), signer, Options(timestamps=[clock])), "x.exe", trust).is_valid
+    assert (
+        judge(sign_pe(fixture("program.exe"), signer, Options(timestamps=[clock])), "x.exe", trust).verdict
+        is Verdict.VALID
+    )

@@ -39,16 +39,15 @@ from pathlib import Path
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.lock import Lock
 from imagegen.fetch.lookup import Sources, lock_artifacts
-from imagegen.oci.registry import ask_over_https
+from imagegen.fetch.http import Web
 from imagegen.fetch.request import ArtifactRequest
 from imagegen.base.console import Console
 def peak(): return 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 base = peak()
 url, ca, cache, kind, *names = sys.argv[1:]
 environ, console = {"SSL_CERT_FILE": ca}, Console(sys.stderr, plain=True, quiet=True)
-sources = Sources(
-    environ=environ, cache=Cache(Path(cache), 2**40, print), ask=ask_over_https(environ, console), console=console
-)
+web = Web(environ=environ, console=console)
+sources = Sources(web=web, cache=Cache(Path(cache), 2**40, print), ask=web.ask, console=console)
 requests = {n: ArtifactRequest(n, f"{url}/{n}", None, kind, "executables", f"{url}/{n}", own=True) for n in names}
 lock = lock_artifacts(requests, None, sources)
 for name, artifact in lock.items():

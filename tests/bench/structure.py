@@ -6,7 +6,9 @@ import ast
 import hashlib
 import json
 import re
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +36,15 @@ def figures() -> dict[str, float]:
         "steps that write down a phase": steps_with_a_phase(),
         "lines of the biggest module": max(len(text.splitlines()) for text in modules.values()),
         "lines of the longest function": max((node.end_lineno or 0) - node.lineno + 1 for node in functions),
+        "parameters of the widest function, without click's callbacks": max(map(parameters, functions)),
         "statements outside rehearsal/": sum(statements(tree) for tree in outside.values()),
         "statements of rehearsal/": sum(statements(tree) for path, tree in trees.items() if path not in outside),
+        "modules outside rehearsal/": len(outside),
+        "modules of rehearsal/": len(trees) - len(outside),
+        "top-level names in imagegen/": len({path.parts[0] for path in trees} - {"__init__.py"}),
+        "lines of Python in tests/": lines_of_tests(),
+        "files of tests/": len(tracked("tests")),
+        "runtime dependencies": runtime_dependencies(),
         "lines in packer/ and ansible-win/": lines_of_content(),
     }
 
@@ -74,6 +83,31 @@ def takes_any(function: Function) -> bool:
     arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
     annotations = [*(argument.annotation for argument in arguments if argument), function.returns]
     return any("Any" in ast.unparse(annotation) for annotation in annotations if annotation)
+
+
+def parameters(function: Function) -> int:
+    """The parameters of a function without `self`. 0 for a callback of click, whose options are its parameters."""
+    if any("click." in ast.unparse(one) or "options." in ast.unparse(one) for one in function.decorator_list):
+        return 0
+    given = function.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+    return len([one for one in named if one.arg not in ("self", "cls")])
+
+
+def tracked(folder: str) -> list[Path]:
+    """The files of a folder that the repository has."""
+    listed = subprocess.run(["git", "ls-files", "-z", folder], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603, S607 - git
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def lines_of_tests() -> int:
+    """The lines of all Python files in tests/."""
+    return sum(len(path.read_text().splitlines()) for path in tracked("tests") if path.suffix == ".py")
+
+
+def runtime_dependencies() -> int:
+    """The packages that an installed imagegen needs, without those of a rehearsal."""
+    return len(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
 
 
 def statements(tree: ast.Module) -> int:

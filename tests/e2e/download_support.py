@@ -16,6 +16,7 @@ import trustme
 
 from imagegen.base.console import Console
 from imagegen.fetch.download import Fetched, fetch
+from imagegen.fetch.http import Web
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,14 +58,9 @@ class Server:
     ended: threading.Event = dataclasses.field(default_factory=threading.Event)
 
     def fetch(self, into: Path, path: str = "/containerd.tar.gz", **options: Any) -> Fetched:  # noqa: ANN401 - passed on
-        return fetch(
-            f"{self.url}{path}",
-            into,
-            environ={"SSL_CERT_FILE": self.ca},
-            console=Console(self.said, plain=True),
-            pause=self.pauses.append,
-            **options,
-        )
+        console, stop = Console(self.said, plain=True), options.pop("stop", None) or threading.Event()
+        web = Web(environ={"SSL_CERT_FILE": self.ca}, console=console, pause=self.pauses.append, stop=stop)
+        return fetch(f"{self.url}{path}", into, web, **options)
 
     def forget(self) -> None:
         """Be as new."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.base.files import replace_folder
-from imagegen.build.folders import locked
+from imagegen.base.locks import locked
 from imagegen.build.tools import cache_folder
 from tests.conftest import REPOSITORY
 

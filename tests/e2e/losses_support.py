@@ -26,9 +26,9 @@ from tests.conftest import REPOSITORY, load_today, make_test_lock
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imagegen.pipeline import PreparedTarget
     from imagegen.plan.loading import Loaded
     from imagegen.plan.resolve import Decision
+    from imagegen.plan.target import PreparedTarget
     from imagegen.rehearsal.machine.windows import Machine
 
     Interrupt = Callable[[str], None]

@@ -24,13 +24,13 @@ from botocore.client import ClientCreator
 from imagegen import pipeline
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError
-from imagegen.build.toolchain import Plugin, Toolchain
+from imagegen.build.tools import Plugin, Toolchain
 from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers import sweep
-from imagegen.leftovers.recording import read_runs
+from imagegen.leftovers.sweep import read_runs
+from imagegen.pipeline import BuildOptions
 from imagegen.plan import loading
 from imagegen.plan.model import BuildPlan
-from imagegen.providers import RunFacts
 from imagegen.providers.aws import client
 from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.azure import provider as azure_provider
@@ -49,6 +49,7 @@ from imagegen.rehearsal.network.journal import Injections
 from imagegen.rehearsal.network.machine import MachineIdentity
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
 from imagegen.rehearsal.preparation import prepare_setup
+from imagegen.run import Run
 from tests.conftest import TODAY, make_test_lock
 from tests.e2e.rehearsal_support import options_of
 from tests.unit.pipeline.test_build_and_publish import report_of
@@ -61,12 +62,14 @@ if TYPE_CHECKING:
     from botocore.httpsession import URLLib3Session
     from botocore.model import ServiceModel
 
+    from imagegen.build.packer import PackerBuild
     from imagegen.fetch.lock import Lock
     from imagegen.leftovers.journal import RecordedRun
     from imagegen.plan.resolve import Decision
+    from imagegen.plan.target import PreparedTarget
     from imagegen.providers.aws.settings import Auth
     from imagegen.record.manifest import ImageManifest
-    from imagegen.trust.crl_use import CrlUse
+    from imagegen.trust.sources import CrlUse
 
 LABELS = {"team": "web"}
 # At an image that is on its way, until it is there.
@@ -274,7 +277,7 @@ class Product:
         decide, render = pipeline.decide, pipeline.render_tree
         decisions: dict[bytes, Decision] = {}
 
-        def decide_once(target: pipeline.PreparedTarget, lock: Lock, crls: CrlUse) -> Decision:
+        def decide_once(target: PreparedTarget, lock: Lock, crls: CrlUse) -> Decision:
             data = lock_bytes(lock)
             if data not in decisions:
                 decisions[data] = decide(target, lock, crls)
@@ -357,36 +360,32 @@ class Product:
         """`imagegen janitor --delete`."""
         assert self.cloud is not None
         console = Console(io.StringIO(), plain=True)
-        run = RunFacts({**self.cloud.environ, "HOME": str(folder)}, LABELS, "2026-11-18T22:00:00Z", "janitor")
+        environ = {**self.cloud.environ, "HOME": str(folder)}
+        run = Run(environ, LABELS, "2026-11-18T22:00:00Z", "janitor", console=console, out=folder / "out")
 
         def read() -> list[RecordedRun]:
-            return read_runs(folder / "out", console.warn)
+            return read_runs(run.out, console.warn)
 
-        swept = sweep.clean_up(sweep.places_of(read()), read, run, datetime.datetime.now(datetime.UTC), 50, console)
+        swept = sweep.clean_up(sweep.places_of(read()), read, run, 50)
         assert swept.faults == []
 
     def build(self, folder: Path, hour: int, said: io.StringIO) -> ImageManifest:
         """`imagegen build`, from its first look to the record."""
         assert self.cloud is not None
-        return pipeline.build_and_publish(
-            self.prepared,
-            lock_file=folder / "lock.json",
-            out=folder / "out",
-            run=RunFacts(
-                {**self.cloud.environ, "HOME": str(folder)}, LABELS, f"2026-11-18T{hour:02}:00:00Z", f"run-{hour}"
-            ),
+        run = Run(
+            *({**self.cloud.environ, "HOME": str(folder)}, LABELS, f"2026-11-18T{hour:02}:00:00Z", f"run-{hour}"),
             console=Console(said, plain=True),
-            rebuild=False,
-            with_publish=True,
+            out=folder / "out",
         )
+        return pipeline.build(self.prepared, BuildOptions(folder / "lock.json"), run)
 
-    def _build_tree(self, *_: object, variables: Mapping[str, str], **_rest: object) -> str:
+    def _build_tree(self, _tools: object, job: PackerBuild, **_rest: object) -> str:
         assert self.cloud is not None
         assert self.plan is not None
-        report = Path(variables["report_file"])
+        report = Path(job.variables["report_file"])
         report.parent.mkdir(exist_ok=True)
         report.write_text(json.dumps(report_of(self.plan)))
-        made = self.cloud.make_image(self.plan, variables)
+        made = self.cloud.make_image(self.plan, job.variables)
         if self.cloud.packer_dies:
             raise BuildError(KILLED)
         return made

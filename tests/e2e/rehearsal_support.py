@@ -9,14 +9,15 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from imagegen import pipeline
 from imagegen.base.console import make_console
 from imagegen.base.errors import BuildError, ExitCode
 from imagegen.base.files import write_tree
 from imagegen.build import process
-from imagegen.build.packer import CloudSide, build_tree
+from imagegen.build.packer import CloudSide, PackerBuild, build_tree
+from imagegen.build.process import Supervision
 from imagegen.build.tools import find_tools
 from imagegen.fetch.lock import LockedBase
 from imagegen.plan import loading
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from imagegen.build.events import GuestEvent
-    from imagegen.build.packer_output import OutputLine
+    from imagegen.build.output import OutputLine
     from imagegen.fetch.lock import Lock
     from imagegen.rehearsal.network.network import Network
     from imagegen.rehearsal.sandbox import SandboxSetup
@@ -230,6 +231,9 @@ def _build(
         if sandbox.faults:
             raise _StoppedByFaultError
 
+    def watched(argv: Any, supervision: Supervision = Supervision(), **named: Any) -> int:  # noqa: ANN401, B008 - as process.stream
+        return process.stream(argv, supervision=dataclasses.replace(supervision, watch=watch), **named)
+
     cloud = provider(target)
     tools = find_tools(
         environ=environ,
@@ -239,14 +243,10 @@ def _build(
     try:
         build_tree(
             tools,
-            folder / "tree",
+            PackerBuild(folder / "tree", folder / "packer.log", DEADLINE_S, cloud=CloudSide(cloud.environment)),
             environ=environ,
-            variables={},
-            log=folder / "packer.log",
             display=heard,
-            timeout_s=DEADLINE_S,
-            cloud=CloudSide(cloud.environment),
-            stream=functools.partial(process.stream, watch=watch),
+            stream=watched,
         )
     except _StoppedByFaultError:
         return int(ExitCode.BUILD), []

@@ -19,6 +19,7 @@ from imagegen.record.store import ATTESTATION, SBOM
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.boot import drift
 from imagegen.rehearsal.machine.engine import run_entry
+from imagegen.run import Run
 from tests.attest_support import private_pem, public_pem
 from tests.conftest import TODAY
 from tests.deadlines import HANG_S
@@ -34,9 +35,9 @@ TARGET = "azure"
 COSIGN = """\
 #!{python}
 import json, pathlib, sys
-from imagegen.record.envelope import sign
-from imagegen.record.keys import read_signing_key
-from imagegen.record.statement import Statement
+from imagegen.record.attest import sign
+from imagegen.record.attest import read_signing_key
+from imagegen.record.attest import Statement
 
 def value(option):
     return pathlib.Path(sys.argv[sys.argv.index(option) + 1])
@@ -77,13 +78,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         patched.setattr(drift, "run_entry", record)
         rehearse.rehearse_build(
             *(ConfigRequest(CONFIG, TODAY), TARGET),
-            out=folder,
-            labels=(),
+            Run.start(user_environ(folder), {}, make_console(plain=True, quiet=True), folder),
             flags=(),
             faults=(),
             boot=True,
-            environ=user_environ(folder),
-            console=make_console(plain=True, quiet=True),
         )
     (rehearsed,) = (folder / "rehearsal").glob("windows-*")
     (manifest,) = rehearsed.glob("manifests/*/*/*.json")

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from imagegen.pipeline import PreparedTarget
     from imagegen.plan.loading import Loaded
     from imagegen.plan.resolve import Decision
+    from imagegen.plan.target import PreparedTarget
     from imagegen.rehearsal.machine import Machine, Outcome
 
 pytestmark = pytest.mark.e2e

@@ -12,9 +12,9 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 from imagegen.fetch import download
-from imagegen.fetch.connection import proxy_for
 from imagegen.fetch.credentials import Address
 from imagegen.fetch.download import StatusError, fetch
+from imagegen.fetch.http import Web, proxy_for
 from imagegen.fetch.request import shown_url
 from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
@@ -134,10 +134,12 @@ def test_the_deadline_ends_it(server: Server, into: Path) -> None:
         fetch(
             f"{server.url}/x",
             into,
-            environ={"SSL_CERT_FILE": server.ca},
-            console=Console(io.StringIO(), plain=True),
-            pause=server.pauses.append,
-            now=lambda: next(clock),
+            Web(
+                environ={"SSL_CERT_FILE": server.ca},
+                console=Console(io.StringIO(), plain=True),
+                pause=server.pauses.append,
+                now=lambda: next(clock),
+            ),
         )
 
 
@@ -199,8 +201,7 @@ def test_a_user_in_the_url_is_sent_and_not_told(server: Server, into: Path) -> N
         fetch(
             f"{url}/x?sig=secret",
             into,
-            environ={"SSL_CERT_FILE": server.ca},
-            console=Console(io.StringIO(), plain=True),
+            Web(environ={"SSL_CERT_FILE": server.ca}),
         )
     assert server.asked[0][1]["authorization"].startswith("Basic ")
     assert "authorization" not in server.asked[1][1]
@@ -253,7 +254,9 @@ def test_a_refused_download_says_where_its_credentials_belong(
 def test_nothing_secret_is_narrated(server: Server, into: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = io.StringIO()
     server.answers = [Answer(body=DATA)]
-    fetch(f"{server.url}/x?sig=secret", into, environ={"SSL_CERT_FILE": server.ca}, console=Console(told, plain=True))
+    fetch(
+        f"{server.url}/x?sig=secret", into, Web(environ={"SSL_CERT_FILE": server.ca}, console=Console(told, plain=True))
+    )
     assert f"downloading {server.url}/x ..." in told.getvalue()
     assert "secret" not in told.getvalue() + caplog.text
 
@@ -263,9 +266,7 @@ def test_a_certificate_of_a_stranger_is_refused_at_once(server: Server, into: Pa
         fetch(
             f"{server.url}/x",
             into,
-            environ={},
-            console=Console(io.StringIO(), plain=True),
-            pause=server.pauses.append,
+            Web(environ={}, console=Console(io.StringIO(), plain=True), pause=server.pauses.append),
         )
     assert "artifacts.ca" in raised.value.hint
     assert server.pauses == []
@@ -276,8 +277,7 @@ def test_a_bundle_that_is_not_there_is_named(server: Server, into: Path) -> None
         fetch(
             f"{server.url}/x",
             into,
-            environ={"REQUESTS_CA_BUNDLE": "/no/such.pem"},
-            console=Console(io.StringIO(), plain=True),
+            Web(environ={"REQUESTS_CA_BUNDLE": "/no/such.pem"}, console=Console(io.StringIO(), plain=True)),
         )
 
 
@@ -307,7 +307,7 @@ def test_shown_url(url: str, shown: str) -> None:
 @pytest.mark.parametrize("url", ["http://h/x?sig=secret", "ftp://h/x", "https://", "nonsense", "https://h:port/x"])
 def test_only_https_is_fetched(url: str, into: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        fetch(url, into, environ={}, console=Console(io.StringIO(), plain=True))
+        fetch(url, into, Web(environ={}))
     assert "secret" not in raised.value.message
 
 
@@ -341,9 +341,11 @@ def test_the_proxy_is_used_and_named_where_it_refuses(server: Server, into: Path
         fetch(
             "https://dl.k8s.io/x",
             into,
-            environ={"SSL_CERT_FILE": server.ca, "HTTPS_PROXY": server.url},
-            console=Console(io.StringIO(), plain=True),
-            pause=server.pauses.append,
+            Web(
+                environ={"SSL_CERT_FILE": server.ca, "HTTPS_PROXY": server.url},
+                console=Console(io.StringIO(), plain=True),
+                pause=server.pauses.append,
+            ),
         )
     assert [line for line, _ in server.asked] == ["CONNECT dl.k8s.io:443"]
     assert "HTTPS_PROXY" in raised.value.hint
@@ -355,9 +357,7 @@ def test_a_proxy_that_is_down_is_named_without_its_password(proxy: str, into: Pa
         fetch(
             "https://dl.k8s.io/x",
             into,
-            environ={"HTTPS_PROXY": proxy},
-            console=Console(io.StringIO(), plain=True),
-            pause=lambda _: None,
+            Web(environ={"HTTPS_PROXY": proxy}, console=Console(io.StringIO(), plain=True), pause=lambda _: None),
         )
     assert f"the proxy {proxy.replace('u:hunter2@', '')} cannot be reached: " in raised.value.message
     assert "HTTPS_PROXY" in raised.value.hint

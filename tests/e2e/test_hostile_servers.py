@@ -26,15 +26,13 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 from imagegen.base.hosts import ANY_HOST, HostPolicy
-from imagegen.fetch import arrival, connection, download
-from imagegen.fetch.ca_hosts import find_ca_hosts
+from imagegen.fetch import download, http
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.credentials import Address
+from imagegen.fetch.http import Web
 from imagegen.fetch.lock import LockedArtifact
-from imagegen.fetch.lookup import Sources, lock_artifacts
+from imagegen.fetch.lookup import Sources, find_ca_hosts, lock_artifacts
 from imagegen.fetch.request import ArtifactRequest, PublishedDigest, host_of
-from imagegen.oci import registry
-from imagegen.oci.registry import ask_over_https
 from tests.deadlines import HANG_S
 from tests.e2e.download_support import DATA, SHA256, Answer, Server, listening_server
 
@@ -74,13 +72,9 @@ def lock(
     **request: Any,  # noqa: ANN401 - its fields
 ) -> LockedArtifact:
     environ, console = {"SSL_CERT_FILE": server.ca}, Console(io.StringIO(), plain=True)
-    sources = Sources(
-        environ=environ,
-        cache=cache,
-        ask=ask_over_https(environ, console, lambda _: None, hosts),
-        console=console,
-        hosts=hosts,
-    )
+    web = Web(environ=environ, console=console, hosts=hosts)
+    answering = dataclasses.replace(web, pause=lambda _: None)
+    sources = Sources(web=web, cache=cache, ask=answering.ask, console=console)
     address = url or f"{server.url}/tool.exe"
     asked = ArtifactRequest("tool", address, None, "file", "overrides.tool_url", address)
     return lock_artifacts({"tool": dataclasses.replace(asked, **request)}, None, sources)["tool"]
@@ -197,9 +191,9 @@ def test_a_server_that_misbehaves_is_refused_by_name(
     case, port = CASES[name], server.url.rpartition(":")[2]
     # What takes minutes takes a moment. Any other server has its time, however busy this machine is.
     if any(answer.drips_headers for answer in case.answers):
-        monkeypatch.setattr(connection, "HEADERS_TIMEOUT_S", 0.3)
+        monkeypatch.setattr(http, "HEADERS_TIMEOUT_S", 0.3)
     elif any(answer.drip_s for answer in case.answers):
-        monkeypatch.setattr(arrival, "PACE_S", 0.2)
+        monkeypatch.setattr(download, "PACE_S", 0.2)
     server.answers = [*case.answers]
     server.forever = case.answers[0] if case.forever else None
     hosts = HostPolicy.of([host.replace("port", port) for host in case.hosts.allowed], case.hosts.denied)
@@ -241,12 +235,12 @@ def test_a_stalled_download_ends_at_once_when_the_run_ends(server: Server, tmp_p
 def test_a_question_to_a_registry_ends_at_once_when_the_run_ends(
     server: Server, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
-    monkeypatch.setattr(registry, "PAUSES_S", (BOUND_S,))
+    monkeypatch.setattr(http, "ASK_PAUSES_S", (BOUND_S,))
     stop, server.forever = threading.Event(), answer
     timer = threading.Timer(0.3, stop.set)
     timer.start()
     began = time.monotonic()
-    ask = ask_over_https({"SSL_CERT_FILE": server.ca}, Console(io.StringIO(), plain=True), stop=stop)
+    ask = Web(environ={"SSL_CERT_FILE": server.ca}, console=Console(io.StringIO(), plain=True), stop=stop).ask
     with pytest.raises(concurrent.futures.CancelledError):
         ask(f"{server.url}/v2/", {}, "")
     timer.join()
@@ -310,10 +304,11 @@ def test_an_authority_of_the_config_is_trusted_and_the_lock_says_who_needs_it(se
     assert found.sha256 == SHA256
     url, name = f"{server.url}/tool.exe", host_of(server.url)
     console, bundle = Console(io.StringIO(), plain=True), {"SSL_CERT_FILE": server.ca}
-    sources = Sources(environ={}, cache=cache, ask=ask_over_https({}, console), console=console)
+    web = Web(environ={}, console=console)
+    sources = Sources(web=web, cache=cache, ask=web.ask, console=console)
     # A bundle of the environment has the place of the public authorities.
     for hosts, environ, needs in ((trusting, {}, True), (ANY_HOST, {}, False), (trusting, bundle, False)):
-        asking = dataclasses.replace(sources, hosts=hosts, environ=environ)
+        asking = dataclasses.replace(sources, web=Web(environ=environ, console=console, hosts=hosts))
         assert find_ca_hosts({"tool": url}, {}, asking) == {name: needs}
     asked = len(server.asked)
     assert find_ca_hosts({"tool": url}, {name: True}, sources) == {name: True}
@@ -366,7 +361,7 @@ def test_a_published_digest_on_a_denied_host_is_not_read(server: Server, cache: 
 def test_a_slow_published_digest_is_refused(
     server: Server, cache: Cache, monkeypatch: pytest.MonkeyPatch, dripping: Answer
 ) -> None:
-    monkeypatch.setattr(registry, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http, "ANSWER_TIMEOUT_S", 0.2)
     server.answers = [Answer(body=DATA), dripping, dripping, dripping]
     digest = PublishedDigest(f"{server.url}/tool.exe.sha256", required=True)
     with pytest.raises(VerificationError, match=r"cannot be read: it did not arrive within 0\.2 s"):
@@ -379,13 +374,14 @@ import sys
 from pathlib import Path
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.lookup import Sources, lock_artifacts
-from imagegen.oci.registry import ask_over_https
+from imagegen.fetch.http import Web
 from imagegen.fetch.request import ArtifactRequest
 from imagegen.base.console import Console
 url, ca, folder, limit = sys.argv[1:]
 environ, console = {"SSL_CERT_FILE": ca}, Console(sys.stderr, plain=True)
 cache = Cache(Path(folder), int(limit), console.warn)
-sources = Sources(environ=environ, cache=cache, ask=ask_over_https(environ, console), console=console)
+web = Web(environ=environ, console=console)
+sources = Sources(web=web, cache=cache, ask=web.ask, console=console)
 names = [f"tool-{number}" for number in range(8)]
 requests = {name: ArtifactRequest(name, f"{url}/{name}", None, "file", "", f"{url}/{name}") for name in names}
 print(*sorted({artifact.sha256 for artifact in lock_artifacts(requests, None, sources).values()}))

@@ -22,9 +22,8 @@ from imagegen.build.tools import find_tools
 from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers import sweep
 from imagegen.leftovers.journal import CLEANED, recorded
-from imagegen.leftovers.recording import read_runs, warn_of_leftovers
+from imagegen.leftovers.sweep import read_runs, warn_of_leftovers
 from imagegen.plan import loading
-from imagegen.providers import RunFacts
 from imagegen.providers.azure.leftovers import DELETED_VAULT
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID
@@ -32,6 +31,7 @@ from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
 from imagegen.rehearsal.clouds.aws.tagging import tag_specifications
 from imagegen.rehearsal.clouds.azure.cloud import AzureOptions
 from imagegen.rehearsal.network.messages import Response
+from imagegen.run import Run
 from tests.conftest import TODAY, load_today
 from tests.e2e.janitor_clouds import FAR_OFF, LIVING, LONG_AGO, WORLDS, AzureWorld
 from tests.e2e.rehearsal_support import (
@@ -113,8 +113,12 @@ class Cut:
         return self.folder / "out"
 
     @property
-    def run(self) -> RunFacts:
-        return RunFacts({**os.environ, **self.environ}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-000000")
+    def run(self) -> Run:
+        environ, console = {**os.environ, **self.environ}, Console(io.StringIO(), plain=True)
+        return Run(environ, {}, "2026-11-18T10:00:00Z", "20261118t100000z-000000", console=console, out=self.out)
+
+    def run_at(self, now: datetime.datetime) -> Run:
+        return dataclasses.replace(self.run, clock=lambda: now)
 
     @property
     def place(self) -> sweep.Place:
@@ -269,16 +273,16 @@ def _removed_here(cut: Cut, dead: RecordedRun) -> set[str]:
 
 
 def _look(cut: Cut, runs: list[RecordedRun], now: datetime.datetime) -> list[sweep.Outcome]:
-    return sweep.preview([cut.place], runs, cut.run, now, 50).outcomes
+    return sweep.preview([cut.place], runs, cut.run_at(now), 50).outcomes
 
 
 def _clean_up(
     cut: Cut, places: list[sweep.Place], runs: list[RecordedRun], now: datetime.datetime
 ) -> list[sweep.Outcome]:
-    outcomes = sweep.clean_up(places, lambda: runs, cut.run, now, 50, Console(io.StringIO(), plain=True)).outcomes
+    outcomes = sweep.clean_up(places, lambda: runs, cut.run_at(now), 50).outcomes
     assert [outcome.why_not for outcome in outcomes if outcome.why_not] == []
     # A second time there is nothing to do.
-    again = sweep.clean_up(places, lambda: runs, cut.run, now, 50, Console(io.StringIO(), plain=True)).outcomes
+    again = sweep.clean_up(places, lambda: runs, cut.run_at(now), 50).outcomes
     assert [outcome for outcome in again if outcome.goes] == []
     return outcomes
 
@@ -300,7 +304,7 @@ def _check_tags(cut: Cut, world: World, made: Everything, entry: Entry) -> None:
 
 def _check_warning(cut: Cut, run_id: str, own: set[str]) -> None:
     told = io.StringIO()
-    warn_of_leftovers(cut.out, cut.run, Console(told, plain=True))
+    warn_of_leftovers(dataclasses.replace(cut.run, console=Console(told, plain=True)))
     # Every build leaves a deleted vault, so nobody is warned of one alone.
     for words in (run_id, f"imagegen janitor --out {cut.out} --delete", *own) if own else ():
         assert words in told.getvalue()
@@ -344,7 +348,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
             _enter(cut, patch)
             settings = config.config.targets.named()["azure"]
             place = sweep.configured_place("azure", settings, cut.run)
-            found = sweep.preview([place], [], cut.run, _NOW, 50).outcomes
+            found = sweep.preview([place], [], cut.run_at(_NOW), 50).outcomes
             # A plain Packer gives its run an id of its own making.
             own = [outcome for outcome in found if outcome.leftover.run_id.endswith("-packer")]
             assert {outcome.goes for outcome in own} == {False}

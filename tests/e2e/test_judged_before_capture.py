@@ -13,9 +13,8 @@ import pytest
 from imagegen.base.console import make_console
 from imagegen.base.errors import BuildError
 from imagegen.base.files import write_tree
-from imagegen.build.packer import CloudSide, build_tree
+from imagegen.build.packer import CloudSide, PackerBuild, VerdictPipe, build_tree
 from imagegen.build.tools import find_tools
-from imagegen.build.verdict import VerdictPipe
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import ACCEPTED, EXPIRES_AT, NEVER, REPORT
 from imagegen.rehearsal.clouds.aws import moto_call
@@ -66,14 +65,15 @@ def _build(target: str, folder: Path, said: str | None, *, answers: bool = True)
     with sandbox_of(setup, folder) as sandbox, pipe(folder / "verdict.pipe", judge) as verdict:
         build = functools.partial(
             build_tree,
-            *(tools, folder / "tree"),
+            tools,
+            PackerBuild(
+                *(folder / "tree", folder / "packer.log", DEADLINE_S),
+                variables={**verdict.variables, "report_file": str(report)},
+                cloud=CloudSide(cloud.environment),
+                verdict=verdict,
+            ),
             environ=sandbox.child_environ(os.environ),
-            variables={**verdict.variables, "report_file": str(report)},
-            log=folder / "packer.log",
             display=Heard(),
-            timeout_s=DEADLINE_S,
-            cloud=CloudSide(cloud.environment),
-            verdict=verdict,
         )
         message = ""
         try:

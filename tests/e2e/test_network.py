@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_ec2 import EC2Client
 
-    from imagegen.build.toolchain import Toolchain
+    from imagegen.build.tools import Toolchain
     from imagegen.rehearsal.network.machine import MachineIdentity
     from imagegen.rehearsal.winrm.command import Write
 

@@ -15,6 +15,7 @@ import pytest
 from imagegen.base import signals
 from imagegen.base.errors import ToolError
 from imagegen.build import process
+from imagegen.build.process import Supervision
 from imagegen.build.supervisor import Grace, Orphan
 from tests.conftest import REPOSITORY
 from tests.deadlines import HANG_S
@@ -135,7 +136,12 @@ def test_a_child_that_ignores_the_interrupt_is_killed_after_its_grace() -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         process.stream(
-            python(code), environ=environ, cwd=None, timeout=2, on_line=lambda _: None, grace=Grace(least_s=0.2)
+            python(code),
+            environ=environ,
+            cwd=None,
+            timeout=2,
+            on_line=lambda _: None,
+            supervision=Supervision(grace=Grace(least_s=0.2)),
         )
     assert time.monotonic() - began < _AT_ONCE_S
 
@@ -159,7 +165,7 @@ def test_a_clean_up_that_still_says_something_outlasts_its_grace() -> None:
             timeout=2,
             on_line=lines.append,
             # The three seconds of it are longer than either.
-            grace=Grace(least_s=0.1, quiet_s=2.0),
+            supervision=Supervision(grace=Grace(least_s=0.1, quiet_s=2.0)),
         )
     assert lines == ["ready", *map(str, range(12)), "clean"]
 
@@ -208,7 +214,9 @@ def test_standard_error_can_be_heard_apart() -> None:
     out: list[str] = []
     err: list[str] = []
     argv = ["/bin/sh", "-c", "echo out; echo err >&2; echo more"]
-    code = process.stream(argv, environ={}, cwd=None, timeout=HANG_S, on_line=out.append, on_error_line=err.append)
+    code = process.stream(
+        argv, environ={}, cwd=None, timeout=HANG_S, on_line=out.append, supervision=Supervision(err.append)
+    )
     assert (code, out, err) == (0, ["out", "more"], ["err"])
 
 
@@ -236,8 +244,7 @@ def test_a_program_that_runs_others_is_asked_twice_before_it_is_killed(tmp_path:
             cwd=None,
             timeout=HANG_S,
             on_line=stop,
-            grace=Grace(least_s=0.2),
-            orphan=Orphan(Grace(last_s=_AT_ONCE_S)),
+            supervision=Supervision(grace=Grace(least_s=0.2), orphan=Orphan(Grace(last_s=_AT_ONCE_S))),
         )
     assert note.read_text() == "asked twice"
 
@@ -263,7 +270,7 @@ say = lambda line: print(line, flush=True)
 try:
     process.stream(
         [sys.executable, "-c", program], environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=1800, on_line=say,
-        orphan=orphan,
+        supervision=process.Supervision(orphan=orphan),
     )
 except KeyboardInterrupt:
     say("interrupted")

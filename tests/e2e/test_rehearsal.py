@@ -25,8 +25,8 @@ import pytest
 from imagegen.base.console import make_console
 from imagegen.base.errors import BuildError, ExitCode
 from imagegen.base.files import scratch_folder
+from imagegen.base.locks import locked
 from imagegen.build import process
-from imagegen.build.folders import locked
 from imagegen.fetch.lock import lock_bytes
 from imagegen.record.store import LocalStore
 from imagegen.rehearsal import rehearse

@@ -13,10 +13,9 @@ import pytest
 
 from imagegen.base.console import Console
 from imagegen.base.errors import VerificationError
-from imagegen.build import process
-from imagegen.build.release import HOST, ToolContext, install_released, system_name
-from imagegen.build.tools import find_tools
-from imagegen.fetch.connection import UnreachableError
+from imagegen.build.process import Programs
+from imagegen.build.tools import HOST, ToolContext, find_tools, install_released, system_name
+from imagegen.fetch.http import UnreachableError
 from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.network.network import Network
 from tests.provider_answers import PLUGINS
@@ -60,7 +59,7 @@ def install(files: Mapping[str, bytes], folder: Path) -> Path:
     github = {"api.github.com": lambda _: Response(404), "github.com": lambda _: Response(404)}
     with Network(folder / "network", hosts={HOST: answer, **github}) as network:
         environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", **network.environ}
-        context = ToolContext(environ, cache, Console(sys.stderr, plain=True), process.run, process.stream)
+        context = ToolContext(environ, cache, Console(sys.stderr, plain=True), Programs())
         install_released(PLUGINS["azure"], packer=packer, context=context)
     return cache
 

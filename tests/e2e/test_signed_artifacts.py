@@ -18,6 +18,7 @@ from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.signing.authority import SigningAuthority
 from imagegen.rehearsal.signing.sign import sign
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
+from imagegen.run import Run
 from tests.conftest import REPOSITORY, TODAY
 from tests.signing_support import StampedSigner, signers
 
@@ -40,13 +41,10 @@ def build(folder: Path, lines: io.StringIO, *sets: str) -> ImageManifest:
     return rehearse.rehearse_build(
         ConfigRequest(CONFIG, TODAY, (*SETS, *sets)),
         "aws",
-        out=folder / "out",
-        labels=[],
+        Run.start(os.environ, {}, Console(lines, plain=True), folder / "out"),
         flags=[],
         faults=[],
         boot=False,
-        environ=os.environ,
-        console=Console(lines, plain=True),
     )
 
 

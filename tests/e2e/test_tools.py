@@ -14,7 +14,7 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, RefusedError
 from imagegen.build.events import PhaseEvent, ResourceEvent
-from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
+from imagegen.build.packer import PackerBuild, build_tree, validate_tree
 from imagegen.build.tools import find_tools
 from tests.deadlines import HANG_S
 from tests.e2e.process_support import assert_gone
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.build.events import GuestEvent
-    from imagegen.build.packer_output import OutputLine
-    from imagegen.build.toolchain import Toolchain
+    from imagegen.build.output import OutputLine
+    from imagegen.build.tools import Toolchain
 
 pytestmark = pytest.mark.e2e
 
@@ -123,12 +123,9 @@ def test_a_build_answers_with_its_artifact(tools: Toolchain, environ: dict[str, 
     log, display = tmp_path / "out" / "packer.log", Recorder()
     built = build_tree(
         tools,
-        tree,
+        PackerBuild(tree, log, HANG_S, {"speech": "from the caller"}),
         environ={**environ, "PKR_VAR_speech": "the user's"},
-        variables={"speech": "from the caller"},
-        log=log,
         display=display,
-        timeout_s=HANG_S,
     )
     assert built == "Null"
     assert display.events == [
@@ -147,77 +144,20 @@ def test_a_failed_build_names_resource_step_reason_and_log(
     tree = tree_of(tmp_path, echo(_STARTED), echo(_FAILED), "echo some prose", "exit 6")
     log = tmp_path / "packer.log"
     with pytest.raises(BuildError) as caught:
-        build_tree(tools, tree, environ=environ, variables={}, log=log, display=Recorder(), timeout_s=HANG_S)
+        build_tree(tools, PackerBuild(tree, log, HANG_S), environ=environ, display=Recorder())
     assert caught.value.message == "containerd/service:containerd failed in phase-1: did not come up"
     assert "step containerd: ansible-win/roles/containerd/resources.yml" in caught.value.details
     assert "  some prose" in caught.value.details
     assert caught.value.details[-1] == f"the full log: {log}"
 
 
-def _fails_once(folder: Path) -> Path:
-    """A tree whose provisioner fails, and would not a second time."""
-    flag = folder / "flag"
-    return tree_of(folder, echo(_STARTED), echo(_CHANGED), f"test -e {flag} || (touch {flag}; exit 6)")
-
-
-@pytest.mark.parametrize("answer", ["r", "a", "c"])
-def test_packer_asks_what_to_do_with_a_failed_build(
-    answer: str, tools: Toolchain, environ: dict[str, str], tmp_path: Path
-) -> None:
-    tree, log, display = _fails_once(tmp_path), tmp_path / "packer.log", Recorder()
-    asked: list[str] = []
-
-    def ask(step: str) -> str:
-        asked.append(step)
-        return answer
-
-    with pytest.raises(BuildError, match="exit status: 6") as caught:
-        build_tree(
-            tools,
-            tree,
-            environ=environ,
-            variables={},
-            log=log,
-            display=display,
-            timeout_s=HANG_S,
-            cloud=CloudSide(advice="by hand"),
-            on_error=OnError("ask", ask),
-        )
-    # Packer holds a build for failed even where the step did not fail again.
-    assert asked == ["StepProvision"]
-    assert [type(event) for event in display.events] == [PhaseEvent, ResourceEvent] * (2 if answer == "r" else 1)
-    assert caught.value.hint.endswith("\nby hand") is (answer == "a")
-    assert "[c] Clean up" not in log.read_text()
-
-
-def test_a_build_that_could_have_asked_answers_with_its_artifact(
-    tools: Toolchain, environ: dict[str, str], tmp_path: Path
-) -> None:
-    display = Recorder()
-    built = build_tree(
-        tools,
-        tree_of(tmp_path, echo(_CHANGED)),
-        environ=environ,
-        variables={},
-        log=tmp_path / "packer.log",
-        display=display,
-        timeout_s=HANG_S,
-        on_error=OnError("ask", lambda _: "c"),
-    )
-    assert built.startswith("--> null.x: ")
-    assert len(display.events) == 1
-
-
 def test_packers_own_log_is_in_the_log(tools: Toolchain, environ: dict[str, str], tmp_path: Path) -> None:
     tree, log, display = tree_of(tmp_path, "echo spoken"), tmp_path / "packer.log", Recorder()
     build_tree(
         tools,
-        tree,
+        PackerBuild(tree, log, HANG_S),
         environ={**environ, "PACKER_LOG": "1"},
-        variables={},
-        log=log,
         display=display,
-        timeout_s=HANG_S,
     )
     assert "[INFO] Packer version: " in log.read_text()
     assert [text for text in display.spoken if "[INFO]" in text] == []
@@ -238,9 +178,7 @@ def test_a_tree_that_packer_cannot_read_fails_with_packers_words(
         validate_tree(tools, tree, environ=environ)
     assert any("sauces" in detail for detail in invalid.value.details)
     with pytest.raises(BuildError, match="Packer failed: Unsupported argument"):
-        build_tree(
-            tools, tree, environ=environ, variables={}, log=tmp_path / "log", display=Recorder(), timeout_s=HANG_S
-        )
+        build_tree(tools, PackerBuild(tree, tmp_path / "log", HANG_S), environ=environ, display=Recorder())
 
 
 def test_an_interrupted_build_is_cleaned_up_and_leaves_nothing_running(
@@ -252,7 +190,7 @@ def test_an_interrupted_build_is_cleaned_up_and_leaves_nothing_running(
     log = tmp_path / "packer.log"
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        build_tree(tools, tree, environ=environ, variables={}, log=log, display=display, timeout_s=HANG_S)
+        build_tree(tools, PackerBuild(tree, log, HANG_S), environ=environ, display=display)
     assert time.monotonic() - began < 50
     assert "Cleanly cancelled builds" in log.read_text()
     assert display.warnings == []

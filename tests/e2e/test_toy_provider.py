@@ -56,16 +56,17 @@ config.with_name("config.lock.json").write_bytes(lock_bytes(lock.model_copy(upda
 """
 CHECK = """\
 import os, pathlib, sys
-from imagegen import locking, pipeline
-from imagegen.build.folders import BuildFolder
+from imagegen import pipeline
+from imagegen.fetch import locking
+from imagegen.build.packer import BuildFolder
 from imagegen.base.console import Console
-from imagegen.providers import RunFacts
+from imagegen.run import Run
 from tests.conftest import load_today
 config, tree = map(pathlib.Path, sys.argv[1:])
-loaded, run = load_today(config), RunFacts(os.environ, {}, "")
+loaded, run = load_today(config), Run(os.environ, {}, "", console=Console(sys.stderr, plain=True))
 toy = pipeline.prepare_target(loaded, "toy")
 decision = pipeline.decide(toy, locking.read_lock_for(toy, config.with_name("config.lock.json")))
-tools = pipeline.find_toolchain(decision.plan, run, Console(sys.stderr, plain=True))
+tools = pipeline.find_toolchain(decision.plan, run)
 pipeline.check(decision.plan, tools, BuildFolder(tree.parent), run)
 """
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from pathlib import Path
 
 import pytest
 
-from imagegen.inspect.version_resource import read_version
+from imagegen.inspect.versions import read_version
 from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
 
@@ -26,7 +25,7 @@ def test_a_program_of_a_real_compiler_has_its_version(tmp_path: Path) -> None:
     resource = ("-O", "coff", "-o", "resource.o", DATA / "versioned.rc")
     tools.run([windres, f"--preprocessor={tools.gcc}", *PREPROCESSOR, *resource], tmp_path)
     tools.run([tools.gcc, "-nostdlib", "-Wl,-e,entry", "-o", "made.exe", "program.c", "resource.o"], tmp_path)
-    with (tmp_path / "made.exe").open("rb") as made:
+    with (tmp_path / "made.exe").open("rb") as made, (DATA / "versioned.exe").open("rb") as kept:
         found = read_version(made)
+        assert found == read_version(kept)
     assert found["FileVersion"] == "v1.36.2+signed"
-    assert found == read_version(io.BytesIO((DATA / "versioned.exe").read_bytes()))

@@ -16,7 +16,6 @@ from imagegen.base.console import Console
 from imagegen.base.errors import ExitCode, RefusedError
 from imagegen.base.files import write_tree
 from imagegen.build import process
-from imagegen.providers import RunFacts
 from imagegen.rehearsal.clouds.aws import faults as aws
 from imagegen.rehearsal.clouds.aws.fleets import failed_answer
 from imagegen.rehearsal.clouds.aws.instances import AwsError
@@ -24,6 +23,7 @@ from imagegen.rehearsal.clouds.azure import faults as azure
 from imagegen.rehearsal.clouds.azure.cloud import Azure
 from imagegen.rehearsal.network.messages import Response
 from imagegen.rehearsal.preparation import reject_unsupported
+from imagegen.run import Run
 from tests.conftest import REPOSITORY, load_today
 from tests.e2e.rehearsal_support import (
     CONFIG,
@@ -57,10 +57,10 @@ _SECRET_NAME = "IMAGES_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 def _check(decided: Decided, out: Path, environ: dict[str, str]) -> None:
     """`packer fmt -check` and `packer validate`, as every build begins."""
     decision = decided.decision
-    run = RunFacts(environ, {}, "2026-11-18T10:00:00Z")
+    run = Run(environ, {}, "2026-11-18T10:00:00Z", console=Console(io.StringIO(), plain=True))
     folder = pipeline.build_folder(decision.plan, out)
     write_tree(pipeline.render_tree(decision), folder.tree)
-    tools = pipeline.find_toolchain(decision.plan, run, Console(io.StringIO(), plain=True))
+    tools = pipeline.find_toolchain(decision.plan, run)
     pipeline.check(decision.plan, tools, folder, run)
 
 

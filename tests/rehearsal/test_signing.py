@@ -17,7 +17,7 @@ from imagegen.rehearsal.signing.compound_file import NotCompoundError, make_comp
 from imagegen.rehearsal.signing.program import make_program
 from imagegen.rehearsal.signing.sign import sign
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner, find_names
-from imagegen.trust.signature_request import SignatureRequest
+from imagegen.trust.policy import SignatureRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

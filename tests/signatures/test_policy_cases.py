@@ -1,9 +1,8 @@
-"""Policies as folders: a config, who signed the files of its artifacts, and what imagegen says. To update: make golden.
+"""Policies as data: a config, who signed the files of its artifacts, and what imagegen says. To update: make golden.
 
-A case holds `config.yaml`, which extends ../base.yaml, `files.yaml`, and `outcome.txt`: what standard error would say,
-or who signed each program. `files.yaml` has a list of rows, each with the files (a pattern of `artifact` or
-`artifact: path`) and how they are signed (a key of WAYS). The last row that matches counts; without one, the company
-signed the file. `crls` of a case are those of WAYS' CA.
+A case of cases.yml adds its config to base.yaml. Each row has files (a pattern of `artifact` or `artifact: path`) and
+how they are signed (a key of WAYS). outcomes/ has what standard error would say, or who signed each program. `crls` of
+a case are those of WAYS' CA.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import datetime
 import fnmatch
 import functools
 import hashlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +24,15 @@ from imagegen.authenticode.trust import load_trust
 from imagegen.base.errors import ExitCode
 from imagegen.cli.output import error_text
 from imagegen.config.yaml import parse_yaml
-from imagegen.inspect.opened import open_artifacts
+from imagegen.inspect.archive import open_artifacts
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.authority import CodeSigner
 from imagegen.rehearsal.signing.compound_file import MAGIC, sign_compound_file
+from imagegen.trust.judge import check_signatures
 from imagegen.trust.policy import signature_requests
-from imagegen.trust.signature_request import SignatureError
-from imagegen.trust.signatures import check_signatures
+from imagegen.trust.record import SignatureError
+from imagegen.trust.sources import CrlUse
 from tests.authenticode.pki import (
     CODE,
     NOW,
@@ -53,12 +54,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imagegen.plan.loading import Loaded
-    from imagegen.trust.signature_request import SignatureProblem
+    from imagegen.trust.record import SignatureProblem
 
     Way = Callable[[str, bytes], bytes]
 
 HERE = Path(__file__).parent
-CASES = sorted(path.parent for path in HERE.glob("*/config.yaml"))
+CASES: dict[str, Any] = parse_yaml((HERE / "cases.yml").read_bytes(), "cases.yml").data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,11 +159,14 @@ WAYS: dict[str, Way] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_policy(case: Path, tmp_path: Path, load: Callable[[Path], Loaded]) -> None:
-    target = pipeline.prepare_target(load(case / "config.yaml"), "aws")
+@pytest.mark.parametrize("case", CASES)
+def test_policy(case: str, tmp_path: Path, load: Callable[[Path], Loaded]) -> None:
+    for beside in ("base.yaml", "roots.pem"):
+        (tmp_path / beside).write_bytes((HERE / beside).read_bytes())
+    (tmp_path / "config.yaml").write_text(json.dumps({"extends": "base.yaml", **CASES[case]["config"]}))
+    target = pipeline.prepare_target(load(tmp_path / "config.yaml"), "aws")
     requests, wanted = artifact_requests(target.steps), signature_requests(target.spec.config, target.steps)
-    rows: list[dict[str, str]] = parse_yaml((case / "files.yaml").read_bytes(), "files.yaml").data or []
+    rows: list[dict[str, str]] = CASES[case]["files"]
 
     def sign(artifact: str, path: str, data: bytes) -> bytes:
         names = (artifact, f"{artifact}: {path}")
@@ -178,13 +182,13 @@ def test_policy(case: Path, tmp_path: Path, load: Callable[[Path], Loaded]) -> N
     for name, request in sorted(wanted.items()):
         file = tmp_path / hashlib.sha256(name.encode()).hexdigest()
         file.write_bytes(made[requests[name].url])
-        checked = check_signatures(request, open_artifacts([requests[name]], file)[name], trust, tmp_path)
+        checked = check_signatures(request, open_artifacts([requests[name]], file)[name], trust, tmp_path, CrlUse())
         problems += checked.problems
         lines += [
             f"{name}: {member or 'itself'}: {one.by}, {one.signer}" for member, one in sorted(checked.signed.items())
         ]
         lines += [f"{name}: {member or 'itself'}: no program" for member in checked.not_programs]
-    compare_golden({case / "outcome.txt": _outcome(problems, lines)})
+    compare_golden({HERE / "outcomes" / f"{case}.txt": _outcome(problems, lines)})
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
@@ -196,8 +200,7 @@ def _outcome(problems: list[SignatureProblem], lines: list[str]) -> str:
     return error_text(error) + "\n"
 
 
-def test_every_way_and_every_folder_is_a_case() -> None:
-    texts = "\n".join((case / "files.yaml").read_text() for case in CASES)
-    assert [way for way in WAYS if f"signed by: {way}\n" not in texts] == []
-    folders = [path.name for path in HERE.iterdir() if path.is_dir() and not path.name.startswith("__")]
-    assert sorted(folders) == [case.name for case in CASES]
+def test_every_way_and_every_outcome_is_of_a_case() -> None:
+    used = {row["signed by"] for case in CASES.values() for row in case["files"]}
+    assert used == WAYS.keys()
+    assert {path.stem for path in (HERE / "outcomes").iterdir()} == CASES.keys()

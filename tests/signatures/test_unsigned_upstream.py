@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from imagegen.catalog.facts import table
-from imagegen.plan.loading import override_names
 from tests.conftest import REPOSITORY, load_today
 from tests.golden_files import compare_golden
 
@@ -20,7 +18,3 @@ def test_each_shipped_config_says_what_is_published_without_a_signature() -> Non
         found = [warning for warning in warnings if warning.path == "artifacts.signatures"]
         lines += [f"# {config.name}", *(f"{one.message}\n  hint: {one.hint}" for one in found)]
     compare_golden({AGREED: "\n".join(lines) + "\n"})
-
-
-def test_the_catalogue_speaks_of_overrides() -> None:
-    assert sorted(set(table("signers")["published"]) - set(override_names())) == []

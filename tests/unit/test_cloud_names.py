@@ -27,14 +27,9 @@ NAMED = {
     "imagegen/rehearsal/machine/stock.py": ["AzureArcSetup"],
     # A word of wincni's own, which it reads on every cloud.
     "ansible-win/roles/cni/templates/10-wincni.conf.j2": ['"environment": "azure"'],
-    # The only public archive of csi-proxy, for nodes on every cloud, and where its address was read.
-    "ansible-win/roles/csi-proxy/meta/step.yml": [_ARCHIVE],
     "imagegen/authenticode/presets.json": [_ARCHIVE],
-    "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],
-    "imagegen/catalog/products.json": [_ARCHIVE],
-    "imagegen/catalog/publishing.json": [_ARCHIVE],
-    "imagegen/catalog/signers.json": [_ARCHIVE, "Azure/AgentBaker"],
-    "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
+    # The only public archive of csi-proxy, for nodes on every cloud, and where its address was read.
+    "imagegen/catalog/products.json": [_ARCHIVE, "Azure/AgentBaker"],
 }
 
 

@@ -56,7 +56,8 @@ def source(file: Path) -> str:
 
 
 def is_there(name: str) -> bool:
-    """A test function of that file; a case of it is a file or folder beside it, or stands in its text or its data.
+    """A test function of that file; a case of it is a file or folder beside it, or stands in its text or its data: as a
+    key at the start of a line of YAML.
 
     The text may have only the beginning of its name, to which a test adds the rest: `f"{name}-{target}"`.
     """
@@ -66,6 +67,8 @@ def is_there(name: str) -> bool:
     if not file.is_file() or (function and f"def {function}(" not in source(file)):
         return False
     texts = (source(file), source(REPOSITORY / "tests" / "data" / "key-effects.json"))
+    if any(f"\n{case}:" in f"\n{source(beside)}" for beside in file.parent.glob("*.yaml")):
+        return True
     forms = [case, *(f'"{case[: dash.start()]}{end}' for dash in re.finditer("-", case) for end in ("-{", '"'))]
     return not case or any(file.parent.rglob(f"{case}*")) or any(form in text for form in forms for text in texts)
 

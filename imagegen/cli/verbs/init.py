@@ -17,10 +17,10 @@ from imagegen.base.errors import ERROR, ConfigError, Problem
 from imagegen.base.files import check_name, write_file
 from imagegen.base.lines import joined, one_line
 from imagegen.catalog.facts import is_compatible, is_listed, numbers, table
+from imagegen.cli.inspection import known_facts
 from imagegen.cli.messages import messages
 from imagegen.cli.options import today
 from imagegen.cli.output import problem_text
-from imagegen.cli.overrides import known_facts
 from imagegen.config.problems import nearest, quoted
 from imagegen.config.schema import FILE_NAME, config_schema, schema_text
 from imagegen.config.starter import Answers, find_problem, starter_text

@@ -11,15 +11,22 @@ import pydantic
 from imagegen import pipeline
 from imagegen.base.errors import ConfigError, InvalidValue
 from imagegen.cli import options
+from imagegen.cli.options import check_known, columns, terminal_width
 from imagegen.cli.output import print_as
-from imagegen.cli.tables import check_known, columns, terminal_width
 from imagegen.config.problems import quoted
 from imagegen.config.value_types import ImageRef
 from imagegen.plan import loading
 from imagegen.rules.nodes import find_lack_of_host_process
-from imagegen.samples.make import POD_SCRIPT, Samples, SamplesRequest, make_samples, sample_scripts
-from imagegen.samples.network import known_networks
-from imagegen.samples.write import write_samples
+from imagegen.samples.make import (
+    POD_SCRIPT,
+    Samples,
+    SamplesRequest,
+    known_networks,
+    make_samples,
+    sample_scripts,
+    write_samples,
+)
+from imagegen.trust.scripts import sign_samples
 
 _IMAGE_HINT: Final = (
     "write it as --image kube-proxy=registry.example.com/name:tag; only the tag may have capital letters"
@@ -105,9 +112,6 @@ def _find_signed_script(loaded: loading.Loaded, target: str) -> Callable[[], byt
     spec, scripts = loaded.specs[target], sample_scripts()
     if not spec.facts.all_signed:
         return None
-    # The libraries that read signatures are slow to import.
-    from imagegen.trust.own import sign_samples
-
     return lambda: sign_samples(spec, scripts, pipeline.sign_advice(loaded.file, target))[POD_SCRIPT]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from imagegen.base.errors import PublishError, RefusedError
-from imagegen.build.toolchain import NeededPlugin, Pin
+from imagegen.build.tools import NeededPlugin, Pin
 from imagegen.fetch.lock import LockedBase
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.aws import checks, images, source
@@ -142,7 +142,7 @@ def _account(clients: ServiceClients, region: str) -> str:
 
 PROVIDER: Final = Provider[Settings, Place](
     name="aws",
-    plugin=NeededPlugin("amazon", "1.2.6", Pin("github.com/hashicorp/packer-plugin-amazon", "v1.8.2", 136, 3.2)),
+    plugin=NeededPlugin("amazon", "1.2.6", Pin("github.com/hashicorp/packer-plugin-amazon", "v1.8.2", 136)),
     builder="amazon-ebs",
     # EC2's error codes, and texts for spot fleets, where the plugin prints no code. `Unsupported` alone would also
     # match other errors.

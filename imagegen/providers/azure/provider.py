@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from imagegen.base.errors import BuildError, ImagegenError, PublishError, RefusedError
-from imagegen.build.toolchain import NeededPlugin, Pin
+from imagegen.build.tools import NeededPlugin, Pin
 from imagegen.fetch.lock import LockedBase
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.azure import checks, gallery, source, tags
@@ -153,9 +153,7 @@ def publish(plan: Plan, built: CloudImage, run: RunFacts, console: Console) -> P
 PROVIDER: Final = Provider[Settings, Place](
     name="azure",
     # 1.4.5 is the newest with a Go module version: v2 did not change its module path.
-    plugin=NeededPlugin(
-        "azure", source.LOWEST_PLUGIN, Pin("github.com/hashicorp/packer-plugin-azure", "v1.4.5", 82, 0.9)
-    ),
+    plugin=NeededPlugin("azure", source.LOWEST_PLUGIN, Pin("github.com/hashicorp/packer-plugin-azure", "v1.4.5", 82)),
     builder="azure-arm",
     # Without OperationNotAllowed, which has many causes besides quotas.
     no_capacity=frozenset(

@@ -1,19 +1,18 @@
 """Blob Storage: addresses of blobs with a user delegation SAS, and a folder in a container.
 
-https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas
+The signature is made here: that of azure-storage-blob names the newest version of the service, whose texts to sign no
+emulator knows. https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import dataclasses
 import datetime
-import hashlib
 import hmac
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,11 +24,7 @@ from imagegen.providers.azure.settings import Auth
 from imagegen.providers.storage import FileStore, Storage, StoredFile
 
 if TYPE_CHECKING:
-    from azure.core import PipelineClient
-    from azure.core.pipeline.policies import HTTPPolicy, SansIOHTTPPolicy
-    from azure.core.rest import HttpRequest, HttpResponse
-
-    Client = PipelineClient[HttpRequest, HttpResponse]
+    from azure.storage.blob import BlobClient, BlobServiceClient, UserDelegationKey
 
 # The second is that of accounts with a DNS zone of their own.
 _HOST: Final = re.compile(
@@ -38,14 +33,11 @@ _HOST: Final = re.compile(
 _ADDRESS: Final = re.compile(
     r"az://(?P<account>[a-z0-9]{3,24})/(?P<container>[a-z0-9][a-z0-9-]{2,62})(/(?P<prefix>[!-~]*))?"
 )
-_AUDIENCE: Final = "https://storage.azure.com/.default"
 _VERSION: Final = "2022-11-02"
 # The longest life of a user delegation key.
 _LONGEST_S: Final = 7 * 24 * 3600
 _SKEW: Final = datetime.timedelta(minutes=5)
-_KEY_FIELDS: Final = ("Oid", "Tid", "Start", "Expiry", "Service", "Version")
 _BLOCK_BYTES: Final = 16 * 2**20
-_CONFLICTS: Final = (409, 412)
 _REQUEST_ID: Final = "x-ms-request-id"
 
 
@@ -59,7 +51,7 @@ class Signer:
 
     def __init__(self, run: RunFacts) -> None:
         self._run = run
-        self._keys: dict[str, _Key] = {}
+        self._keys: dict[str, tuple[datetime.datetime, UserDelegationKey]] = {}
 
     def __call__(self, urls: Sequence[str], valid_s: float) -> dict[str, str]:
         now = datetime.datetime.now(datetime.UTC)
@@ -70,11 +62,10 @@ class Signer:
         resource = f"/blob/{url.netloc.partition('.')[0]}{urllib.parse.unquote(url.path)}"
         return f"{url.geturl()}?{_signature(key, resource)}"
 
-    def _key(self, host: str, now: datetime.datetime, valid_s: float) -> _Key:
+    def _key(self, host: str, now: datetime.datetime, valid_s: float) -> UserDelegationKey:
         end = now + _SKEW + datetime.timedelta(seconds=valid_s)
-        known = self._keys.get(host)
-        if known and known.end >= end:
-            return known
+        if host in self._keys and self._keys[host][0] >= end:
+            return self._keys[host][1]
         start = now - _SKEW
         # The next addresses are often for other files of the same run.
         end = max(end, start + datetime.timedelta(hours=1))
@@ -84,48 +75,31 @@ class Signer:
                 f"{valid_s / 86400:.1f} days",
                 hint="lower `timeouts`",
             )
-        with _client(self._run) as client, _explained(f"signing in for downloads from {host}"):
-            self._keys[host] = _Key(start, end, _delegation_key(client, f"https://{host}", start, end))
-        return self._keys[host]
+        with _service(self._run, host) as service, _explained(f"signing in for downloads from {host}", host, "Reader"):
+            key = service.get_user_delegation_key(start, end)
+        if not (key.value and key.signed_oid and key.signed_expiry):
+            raise RefusedError(
+                f"signing in for downloads from {host}: the answer has no user delegation key",
+                hint=f"allow access to {host}: a proxy (HTTPS_PROXY) or a web filter answers instead",
+            )
+        self._keys[host] = end, key
+        return key
 
 
-@dataclasses.dataclass(frozen=True)
-class _Key:
-    """A user delegation key."""
-
-    start: datetime.datetime
-    end: datetime.datetime
-    fields: Mapping[str, str] = dataclasses.field(repr=False)
-
-
-def _delegation_key(client: Client, host: str, start: datetime.datetime, end: datetime.datetime) -> Mapping[str, str]:
-    body = f"<KeyInfo><Start>{_time(start)}</Start><Expiry>{_time(end)}</Expiry></KeyInfo>"
-    query = {"restype": "service", "comp": "userdelegationkey"}
-    response = _send(client, "POST", f"{host}/", query, {"Content-Type": "application/xml"}, body.encode())
-    text = response.text()
-    fields = [*(f"Signed{name}" for name in _KEY_FIELDS), "Value"]
-    found = {name: match[1] for name in fields if (match := re.search(rf"<{name}>([^<>&]+)</{name}>", text))}
-    if len(found) != len(fields):
-        raise NotAzureError(response, "something that is not a user delegation key", "XML")
-    return found
-
-
-def _signature(key: _Key, resource: str) -> str:
+def _signature(key: UserDelegationKey, resource: str) -> str:
     """The query of a user delegation SAS for reading one blob, as long as the key lives."""
-    times = _time(key.start), _time(key.end)
-    of_key = [key.fields[f"Signed{name}"] for name in _KEY_FIELDS]
+    of_key = {
+        **{"skoid": key.signed_oid, "sktid": key.signed_tid, "skt": key.signed_start},
+        **{"ske": key.signed_expiry, "sks": key.signed_service, "skv": key.signed_version},
+    }
+    texts = {name: str(value) for name, value in of_key.items()}
     # After the key: two other users and a correlation id; addresses; at the end, the blob's snapshot, the encryption
     # scope, and five headers of the answer.
-    fields = ["r", *times, resource, *of_key, *[""] * 3, "", "https", _VERSION, "b", *[""] * 7]
-    digest = hmac.digest(base64.b64decode(key.fields["Value"]), "\n".join(fields).encode(), "sha256")
-    names = ("skoid", "sktid", "skt", "ske", "sks", "skv")
+    times = texts["skt"], texts["ske"]
+    fields = ["r", *times, resource, *texts.values(), *[""] * 3, "", "https", _VERSION, "b", *[""] * 7]
+    digest = hmac.digest(base64.b64decode(str(key.value)), "\n".join(fields).encode(), "sha256")
     query = {"sv": _VERSION, "sp": "r", "st": times[0], "se": times[1], "spr": "https", "sr": "b"}
-    query |= dict(zip(names, of_key, strict=True)) | {"sig": base64.b64encode(digest).decode()}
-    return urllib.parse.urlencode(query)
-
-
-def _time(when: datetime.datetime) -> str:
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return urllib.parse.urlencode({**query, **texts, "sig": base64.b64encode(digest).decode()})
 
 
 @contextlib.contextmanager
@@ -134,121 +108,117 @@ def open_folder(address: str, run: RunFacts) -> Iterator[FileStore]:
     found = _ADDRESS.fullmatch(address)
     if found is None:
         raise ConfigError(f"{address!a} is not the address of a folder in a container", hint=f"write {STORAGE.form}")
-    prefix = (found["prefix"] or "").strip("/")
-    with _client(run) as client:
-        yield _Container(client, f"https://{found['account']}.blob.core.windows.net/{found['container']}", prefix)
+    with _service(run, f"{found['account']}.blob.core.windows.net") as service:
+        yield _Container(service, found["container"], (found["prefix"] or "").strip("/"))
 
 
 class _Container:
     """A folder in a container."""
 
-    def __init__(self, client: Client, url: str, prefix: str) -> None:
-        self._client = client
-        self._root = f"{url}/{urllib.parse.quote(prefix)}/" if prefix else f"{url}/"
+    def __init__(self, service: BlobServiceClient, name: str, prefix: str) -> None:
+        self._service = service
+        self._name = name
+        self._prefix = f"{prefix}/" if prefix else ""
 
-    def _url(self, path: str) -> str:
-        return f"{self._root}{urllib.parse.quote(path)}"
-
-    def _send(
-        self,
-        method: str,
-        url: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        body: bytes = b"",
-        expected: tuple[int, ...] = (),
-    ) -> Any:  # noqa: ANN401 - the SDK's response
-        """The answer, which is from the service: a proxy may answer anything with status 200."""
-        response = _send(self._client, method, url, query, headers, body, expected)
-        if _REQUEST_ID not in response.headers:
-            raise NotAzureError(response, response.content_type or "no content", "an answer of Blob Storage")
-        return response
+    def _blob(self, path: str) -> BlobClient:
+        return self._service.get_blob_client(self._name, f"{self._prefix}{path}")
 
     def find(self, path: str) -> StoredFile | None:
-        with _explained(f"looking for {self._url(path)}"):
-            found = self._send("HEAD", self._url(path), {}, {}, expected=(404,))
-        if found.status_code == 404:
-            return None
-        return StoredFile(int(found.headers["Content-Length"]), found.headers.get("x-ms-meta-sha256", ""))
+        from azure.core.exceptions import ResourceNotFoundError
+
+        blob = self._blob(path)
+        with _explained(f"looking for {blob.url}", blob.url, "Reader"):
+            try:
+                found = blob.get_blob_properties()
+            except ResourceNotFoundError:
+                return None
+        return StoredFile(found.size, (found.metadata or {}).get("sha256", ""))
 
     def put(self, path: str, file: Path, sha256: str) -> None:
-        blocks: list[str] = []
-        with _explained(f"writing {self._url(path)}"), file.open("rb") as opened:
-            while data := opened.read(_BLOCK_BYTES):
-                blocks.append(base64.b64encode(f"{len(blocks):08}".encode()).decode())
-                # The service compares it, and keeps no digest of the whole blob.
-                digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-                query = {"comp": "block", "blockid": blocks[-1]}
-                self._send("PUT", self._url(path), query, {"Content-MD5": digest}, data)
-            listed = "".join(f"<Latest>{block}</Latest>" for block in blocks)
-            body = f"<BlockList>{listed}</BlockList>".encode()
-            headers = {"x-ms-meta-sha256": sha256, "Content-Type": "application/xml"}
-            self._send("PUT", self._url(path), {"comp": "blocklist"}, headers, body)
+        blob = self._blob(path)
+        with _explained(f"writing {blob.url}", blob.url, "Contributor"), file.open("rb") as opened:
+            # The service compares the digest of each block, and keeps none of the whole blob.
+            blob.upload_blob(
+                opened, length=file.stat().st_size, overwrite=True, metadata={"sha256": sha256}, validate_content=True
+            )
 
     def read(self, path: str, limit: int) -> tuple[bytes, str] | None:
-        if (found := self.find(path)) is None:
-            return None
-        if found.size > limit:
-            raise RefusedError(f"{self._url(path)} is larger than {limit} bytes")
-        with _explained(f"reading {self._url(path)}"):
-            answer = self._send("GET", self._url(path), {}, {}, expected=(404,))
-        return None if answer.status_code == 404 else (answer.content, answer.headers["ETag"])
+        from azure.core.exceptions import ResourceNotFoundError
+
+        blob = self._blob(path)
+        with _explained(f"reading {blob.url}", blob.url, "Reader"):
+            try:
+                download = blob.download_blob(max_concurrency=1)
+            except ResourceNotFoundError:
+                return None
+            if download.size > limit:
+                raise RefusedError(f"{blob.url} is larger than {limit} bytes")
+            return download.readall(), str(download.properties.etag)
 
     def replace(self, path: str, data: bytes, tag: str) -> bool:
-        headers = {"x-ms-blob-type": "BlockBlob", "Content-Type": "application/json"}
-        headers |= {"If-Match": tag} if tag else {"If-None-Match": "*"}
-        with _explained(f"writing {self._url(path)}"):
-            answer = self._send("PUT", self._url(path), {}, headers, data, expected=_CONFLICTS)
-        return answer.status_code not in _CONFLICTS
+        from azure.core import MatchConditions
+        from azure.core.exceptions import ResourceExistsError, ResourceModifiedError
+
+        condition: dict[str, Any] = (
+            {"etag": tag, "match_condition": MatchConditions.IfNotModified, "overwrite": True} if tag else {}
+        )
+        blob = self._blob(path)
+        with _explained(f"writing {blob.url}", blob.url, "Contributor"):
+            try:
+                blob.upload_blob(data, **condition)
+            except (ResourceExistsError, ResourceModifiedError):
+                return False
+        return True
+
+
+def _reject_other_answers(response: Any) -> None:  # noqa: ANN401 - the SDK's
+    """Reject an answer about a blob that is not from the service: a proxy may answer anything with status 200."""
+    answer = response.http_response
+    is_of_blob = answer.request.method != "POST"
+    if is_of_blob and answer.status_code < 400 and _REQUEST_ID not in answer.headers:
+        raise NotAzureError(answer, answer.headers.get("Content-Type") or "no content", "an answer of Blob Storage")
 
 
 @contextlib.contextmanager
-def _client(run: RunFacts) -> Iterator[Client]:
-    from azure.core import PipelineClient
-    from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
-    from azure.core.rest import HttpRequest, HttpResponse
+def _service(run: RunFacts, host: str) -> Iterator[BlobServiceClient]:
+    from azure.storage.blob import BlobServiceClient
 
-    with _explained("signing in to Azure"), credential_for(run.environ, Auth()) as credential:
-        policies: list[SansIOHTTPPolicy[HttpRequest, HttpResponse] | HTTPPolicy[HttpRequest, HttpResponse]] = [
-            RetryPolicy[HttpRequest, HttpResponse](),
-            BearerTokenCredentialPolicy(credential, _AUDIENCE),
-        ]
-        with PipelineClient[HttpRequest, HttpResponse](
-            "https://blob.core.windows.net", policies=policies, connection_timeout=20, read_timeout=120
-        ) as client:
-            yield client
+    with (
+        explain_errors("signing in to Azure", RefusedError),
+        credential_for(run.environ, Auth()) as credential,
+        BlobServiceClient(
+            f"https://{host}",
+            credential,
+            api_version=_VERSION,
+            max_block_size=_BLOCK_BYTES,
+            connection_timeout=20,
+            read_timeout=120,
+            raw_response_hook=_reject_other_answers,
+        ) as service,
+    ):
+        yield service
 
 
-def _explained(doing: str) -> contextlib.AbstractContextManager[None]:
-    return explain_errors(doing, RefusedError)
+@contextlib.contextmanager
+def _explained(doing: str, url: str, role: str) -> Iterator[None]:
+    """Turn errors of the SDK into RefusedError. `role` is what a request without rights needs."""
+    from azure.core.exceptions import HttpResponseError
 
-
-def _send(
-    client: Client,
-    method: str,
-    url: str,
-    query: Mapping[str, str],
-    headers: Mapping[str, str],
-    body: bytes = b"",
-    expected: tuple[int, ...] = (),
-) -> Any:  # noqa: ANN401 - the SDK's response, whose body was read
-    """The answer, with a status below 400 or an expected one."""
-    from azure.core.rest import HttpRequest
-
-    sent = {**headers, "x-ms-version": _VERSION}
-    response = client.send_request(HttpRequest(method, url, params=dict(query), headers=sent, content=body or None))
-    if response.status_code < 400 or response.status_code in expected:
-        return response
-    code = response.headers.get("x-ms-error-code", str(response.status_code))
-    hint = "run it again when the cause is gone"
-    if response.status_code in (401, 403):
-        role = "Contributor" if method == "PUT" else "Reader"
-        hint = f"give these credentials the role Storage Blob Data {role}, then run it again"
-    raise RefusedError(
-        f"{url.partition('?')[0]}: Azure rejects the request: {code}",
-        hint=hint,
-        details=(f"request id: {response.headers.get(_REQUEST_ID, 'unknown')}",),
-    )
+    with explain_errors(doing, RefusedError):
+        try:
+            yield
+        except HttpResponseError as error:
+            code, headers = getattr(error, "error_code", None), getattr(error.response, "headers", {})
+            if _REQUEST_ID not in headers or code is None:
+                raise
+            hint = "run it again when the cause is gone"
+            if error.status_code in (401, 403):
+                hint = f"give these credentials the role Storage Blob Data {role}, then run it again"
+            raise RefusedError(
+                f"{url}: Azure rejects the request: {getattr(code, 'value', code)}",
+                hint=hint,
+                details=(f"request id: {headers[_REQUEST_ID]}",),
+            ) from error
 
 
 STORAGE: Final = Storage(

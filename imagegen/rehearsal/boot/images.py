@@ -9,7 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.boot import facts
-from imagegen.oci.image_lookup import build_of, chain_id
+from imagegen.oci.names import build_of, chain_id
 from imagegen.rehearsal.boot.hyper_v import HANDLER, find_handlers
 from imagegen.rehearsal.machine import docker_store
 from imagegen.rehearsal.machine.container_store import PINNED, open_store, sandbox_image

@@ -85,8 +85,7 @@ class Runner:
                     cwd=None,
                     timeout=self.timeout_s,
                     on_line=said.append,
-                    watch=lambda: _check_stopped(outer),
-                    grace=_NO_GRACE,
+                    supervision=process.Supervision(watch=lambda: _check_stopped(outer), grace=_NO_GRACE),
                 )
             except TimeoutError as overdue:
                 raise BuildError(

@@ -18,9 +18,9 @@ from packaging.version import Version
 
 from imagegen.base.errors import ToolError
 from imagegen.base.files import replace_folder, scratch_folder
+from imagegen.base.locks import locked
 from imagegen.build import process
-from imagegen.build.environment import pip_environment
-from imagegen.build.folders import locked
+from imagegen.build.process import pip_environment
 from imagegen.build.tools import cache_folder
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import json
 import tarfile
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.oci.image_lookup import build_of, chain_id
+from imagegen.oci.names import build_of, chain_id
 from imagegen.rehearsal.machine.docker_engine import docker_fault
 from imagegen.rehearsal.machine.image_pull import Remote
 from imagegen.rehearsal.machine.refusal import RefusedByWindows

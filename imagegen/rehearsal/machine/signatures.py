@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.authenticode.certificates import read_certificate
 from imagegen.authenticode.model import Trust, TrustedRoot, Verdict
-from imagegen.authenticode.root_list import read_public_roots
+from imagegen.authenticode.trust import read_public_roots
 from imagegen.authenticode.verify import verify
 from imagegen.rehearsal.machine.certificates import DISALLOWED, ROOT
 from imagegen.rehearsal.machine.stop import Exit, StopError

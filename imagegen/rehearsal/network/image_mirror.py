@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from imagegen.oci.mirror_layout import (
+from imagegen.oci.names import (
     INDEX,
     Index,
     IndexedImage,

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import numbers, table
-from imagegen.oci.image_lookup import Answer
+from imagegen.fetch.http import Answer
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
 from imagegen.steps.image_name import DOCKER_HUB, ImageName
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from imagegen.authenticode.signer import SignerCondition
-    from imagegen.trust.signature_request import SignatureRequest
+    from imagegen.trust.policy import SignatureRequest
 
 Attributes = tuple[tuple[str, str], ...]
 _ANY_SIGNER: Final[Attributes] = (("CN", "Rehearsal"),)

@@ -17,7 +17,7 @@ from imagegen.rehearsal.machine import Machine, generalise, stock_windows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
-from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.releases import PackageRelease, product_releases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,8 @@ def make_setup_complete(time_zone: str | None) -> bytes:
 def sealed(root: Path, cloud: str) -> Machine:
     """A machine as the steps and the sealing leave it, with what matters to its first start."""
     machine = stock_windows(root, release="2022", cloud=cloud)
-    release = catalogued_releases().packages["cloudbase-init 1.1"]
+    (release,) = product_releases("cloudbase-init")
+    assert isinstance(release, PackageRelease)
     for path, data in {
         CLOUDBASE_PROGRAM: b"MZ",
         rf"{CLOUDBASE}\bin\OpenStackService.exe": b"MZ",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imagegen.oci.image_lookup import ImageRequest, look_up_image
+from imagegen.oci.names import ImageRequest
+from imagegen.oci.registry import look_up_image
 from imagegen.rehearsal.machine.container_store import NAMESPACE, PINNED, open_store
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.services import AUTOMATIC

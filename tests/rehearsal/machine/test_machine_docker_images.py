@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.oci.image_tarball import read_image_tarball
+from imagegen.oci.tarball import read_image_tarball
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine import docker_store
 from imagegen.rehearsal.machine.container_store import open_store

@@ -11,7 +11,7 @@ import pytest
 
 from imagegen.authenticode.certificates import read_certificate, read_pem
 from imagegen.authenticode.model import TrustedRoot
-from imagegen.authenticode.root_list import read_public_roots
+from imagegen.authenticode.trust import read_public_roots
 from imagegen.catalog.facts import table
 from imagegen.rehearsal.machine.certificates import DISALLOWED, ROOT, TRUSTED_PUBLISHER, Certificate
 from imagegen.rehearsal.machine.signatures import show_signature

@@ -17,7 +17,7 @@ from imagegen.rehearsal.machine.firewall import Firewall, Rule
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.restricted_address import FILE, restrict_address
 from imagegen.rehearsal.machine.stock import stock_windows
-from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.releases import PackageRelease, product_releases
 from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
 
@@ -103,7 +103,9 @@ def test_the_installer_makes_the_account_that_first_boot_adds(kubernetes: str) -
     [package] = [
         draft.fields for step in steps_of(kubernetes, "azure") for draft in step.drafts if draft.kind == "package"
     ]
-    [service] = catalogued_releases().packages["cloudbase-init 1.1"].services
+    (release,) = product_releases("cloudbase-init")
+    assert isinstance(release, PackageRelease)
+    [service] = release.services
     account = service.account(dict(argument.split("=", 1) for argument in package["arguments"]))
     assert json.loads(data_of(kubernetes) or b"")["members"] == ([account] if account else [])
 

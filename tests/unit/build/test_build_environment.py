@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.build.environment import (
+from imagegen.build.process import (
     build_environment,
     go_environment,
     packer_probe_environment,

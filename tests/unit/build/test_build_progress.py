@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.base.console import Console
+from imagegen.build.display import LineDisplay, LiveDisplay, show_build
 from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
-from imagegen.build.live_display import LiveDisplay
-from imagegen.build.packer_output import OutputLine
-from imagegen.build.progress import LineDisplay, show_build
+from imagegen.build.output import OutputLine
 
 if TYPE_CHECKING:
-    from imagegen.build.progress import Display
+    from imagegen.build.display import Display
 
 _LONG = "kubernetes/file:" + "C:\\a very long folder name\\" * 5
 _STORY: tuple[GuestEvent | OutputLine, ...] = (

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import io
 import json
-import os
 import threading
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from imagegen.base.console import Console
 from imagegen.base.errors import ToolError, VerificationError
-from imagegen.build import go_build
-from imagegen.build.go_build import announcement
-from imagegen.build.process import Completed
-from imagegen.build.release import OfficialReleases
-from imagegen.build.toolchain import PACKER, Toolchain, tool_exports_text
-from imagegen.build.tools import cache_folder, find_tools, is_at_least, parse_plugins
-from imagegen.fetch.connection import UnreachableError
-from tests.deadlines import HANG_S
+from imagegen.build.process import Completed, Programs
+from imagegen.build.tools import (
+    PACKER,
+    OfficialReleases,
+    Toolchain,
+    announcement,
+    cache_folder,
+    find_tools,
+    is_at_least,
+    parse_plugins,
+    tool_exports_text,
+)
+from imagegen.fetch.http import UnreachableError
 from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
@@ -42,12 +44,8 @@ class Machine:
         self.root = root
         self.asked: list[str] = []
         self.built: list[str] = []
-        self.outlived: list[str] = []
         self.go_fails = False
-        self.meeting = threading.Barrier(1)
         self.breaks = "nothing"
-        self.at_once = self.most_at_once = 0
-        self.counting = threading.Lock()
         self.releases = Releases(self)
         self.plugin_download: Completed | None = None
         self.output = io.StringIO()
@@ -78,8 +76,7 @@ class Machine:
             console=console,
             build=build,
             needed=[dataclasses.replace(PLUGINS[name], lowest=lowest) for name, lowest in needed.items()],
-            run=self.run,
-            stream=self.stream,
+            programs=Programs(self.run, self.stream),
             releases=self.releases,
         )
 
@@ -129,30 +126,16 @@ class Machine:
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        watch: Callable[[], None] | None = None,
-        **_options: Any,  # noqa: ANN401 - those of programs that may clean up
+        **_: object,
     ) -> int:
         assert cwd is not None
         assert environ["GOWORK"] == "off"
         assert timeout > 0
         on_line("some/package")
         module = (cwd / "go.mod").read_text()
-        with self.counting:
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
-        self.meeting.wait()
         if self.breaks in module:
             on_line("it does not compile")
             return 1
-        overdue = time.monotonic() + 10
-        while self.breaks != "nothing":
-            assert watch is not None
-            watch()
-            if time.monotonic() > overdue:
-                self.outlived.append(module)
-                return 1
-        with self.counting:
-            self.at_once -= 1
         self.built.append(module)
         is_plugin = "packer-plugin" in module
         assert is_plugin == ("-ldflags" in argv)
@@ -199,61 +182,12 @@ def test_an_installed_packer_with_its_plugins_is_used(machine: Machine) -> None:
     assert machine.output.getvalue() == ""
 
 
-def test_the_second_time_nothing_is_asked(machine: Machine) -> None:
-    machine.packer("Packer v1.16.0\n")
-    machine.plugin("azure", "1.4.5")
-    first = machine.find({"azure": "1.4.5"})
-    machine.asked.clear()
-    assert machine.find({"azure": "1.4.5"}) == first
-    assert machine.asked == []
-
-
-def test_an_answer_is_not_remembered_while_another_run_installs(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine.packer("Packer v1.16.0\n")
-    machine.plugin("amazon", "1.8.2")
-    answer = machine.run
-
-    def answer_then_install(
-        argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
-    ) -> Completed:
-        done = answer(argv, environ=environ, cwd=cwd, timeout=timeout)
-        if list(argv[1:]) == ["plugins", "installed"]:
-            machine.plugin("azure", "1.4.5")
-        return done
-
-    monkeypatch.setattr(machine, "run", answer_then_install)
-    assert set(machine.find({"amazon": "1.8.2"}).plugins) == {"amazon"}
-    monkeypatch.setattr(machine, "run", answer)
-    assert set(machine.find({"amazon": "1.8.2", "azure": "1.4.5"}, build=False).plugins) == {"amazon", "azure"}
-
-
 def test_a_plugin_of_the_same_name_from_another_owner_is_another_plugin() -> None:
     name = "packer-plugin-azure_v9.9.9_x5.0_linux_amd64"
     other = f"/home/me/.config/packer/plugins/github.com/somebody/azure/{name}"
     misplaced = f"/home/me/.config/packer/plugins/github.com/hashicorp/amazon/{name}"
     found = parse_plugins(f"{other}\n{misplaced}\n")
     assert {source: plugin.version for source, plugin in found.items()} == {"github.com/somebody/azure": "9.9.9"}
-
-
-def test_what_is_remembered_is_not_believed_when_a_plugin_or_packer_changed(machine: Machine) -> None:
-    machine.packer("Packer v1.16.0\n")
-    machine.plugin("azure", "1.4.5").with_name("other").write_text("")
-    machine.find({"azure": "1.4.5"})
-    machine.plugin("azure", "2.0.5")
-    assert machine.find({"azure": "1.4.5"}).plugins["azure"].version == "2.0.5"
-    machine.packer("Packer v1.17.0 \n")
-    assert machine.find({"azure": "1.4.5"}).packer_version == "1.17.0"
-    machine.plugin("azure", "2.0.5").unlink()
-    assert machine.find({"azure": "1.4.5"}).plugins["azure"].version == "1.4.5"
-
-
-def test_a_damaged_memory_only_costs_the_asking(machine: Machine) -> None:
-    machine.packer("Packer v1.16.0\n")
-    machine.find({})
-    (machine.cache / "tools.json").write_text('{"stamp_version": 1, "answers": {"x": 1}}')
-    assert machine.find({}).packer_version == "1.16.0"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +220,6 @@ def test_where_there_is_go_what_is_missing_is_built(machine: Machine, packer: st
     assert sorted(path.name for path in machine.cache.iterdir()) == [
         "packer-v1.16.0",
         "plugins",
-        "tools.json",
         "tools.lock",
     ]
 
@@ -305,7 +238,6 @@ def test_releases_are_taken_where_they_can_be_had(machine: Machine) -> None:
     assert sorted(path.name for path in machine.cache.iterdir()) == [
         "packer-v1.16.0",
         "plugins",
-        "tools.json",
         "tools.lock",
     ]
 
@@ -371,66 +303,13 @@ def test_only_what_is_missing_is_announced(with_packer: bool, names: tuple[str, 
     assert announcement(with_packer, len(names), jobs) == said
 
 
-@pytest.mark.parametrize(("spare_gb", "together"), [(6.0, True), (5.8, False), (None, False)])
-def test_builds_run_together_where_there_is_memory_for_all(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, spare_gb: float | None, together: bool
-) -> None:
-    monkeypatch.setattr(go_build, "spare_memory_gb", lambda: spare_gb)
+def test_a_failed_build_is_what_is_told(machine: Machine) -> None:
     machine.program(machine.root / "bin/go", "go")
-    machine.meeting = threading.Barrier(3 if together else 1, timeout=HANG_S)
-    machine.find()
-    assert len(machine.built) == 3
-    assert machine.most_at_once == (3 if together else 1)
-
-
-def test_a_failed_build_ends_the_others_and_is_what_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
-    machine.program(machine.root / "bin/go", "go")
-    machine.meeting = threading.Barrier(3, timeout=HANG_S)
     machine.breaks = "packer-plugin-amazon"
     with pytest.raises(ToolError, match=r"Go cannot build github\.com/hashicorp/packer-plugin-amazon") as caught:
         machine.find()
     assert caught.value.details == ("some/package", "it does not compile", "go build ended with code 1")
     assert not [path for path in machine.cache.iterdir() if path.is_dir()]
-
-
-def test_an_interrupt_ends_every_build(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **_named: object) -> None:
-        machine.meeting.wait()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
-    monkeypatch.setattr("imagegen.build.go_build.as_finished", interrupted)
-    machine.program(machine.root / "bin/go", "go")
-    # The three builds, and who waits for them; none of them ends by itself.
-    machine.meeting = threading.Barrier(4, timeout=HANG_S)
-    machine.breaks = "no module at all"
-    with pytest.raises(KeyboardInterrupt):
-        machine.find()
-    assert not [path for path in machine.cache.iterdir() if path.is_dir()]
-
-
-def test_an_interrupt_between_two_starts_ends_the_build_that_runs(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submit = concurrent.futures.ThreadPoolExecutor.submit
-    submitted: list[object] = []
-
-    def interrupted(*arguments: Any) -> object:  # noqa: ANN401 - as submit's
-        if submitted:
-            machine.meeting.wait()
-            raise KeyboardInterrupt
-        submitted.append(submit(*arguments))
-        return submitted[0]
-
-    monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
-    monkeypatch.setattr(concurrent.futures.ThreadPoolExecutor, "submit", interrupted)
-    machine.program(machine.root / "bin/go", "go")
-    machine.meeting = threading.Barrier(2, timeout=HANG_S)
-    machine.breaks = "no module at all"
-    with pytest.raises(KeyboardInterrupt):
-        machine.find()
-    assert machine.outlived == []
 
 
 def test_only_the_plugin_that_is_needed_is_built_for_an_installed_packer(machine: Machine) -> None:
@@ -599,15 +478,3 @@ def test_exports_are_quoted_for_a_shell() -> None:
         "export PACKER_PLUGIN_PATH='/it'\"'\"'s'",
         "export PATH='/my tools':\"$PATH\"",
     ]
-
-
-def test_the_plugins_are_listed_once_where_nothing_can_be_stored(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine.packer("Packer v1.16.0\n")
-    for name, version in (("amazon", "1.8.2"), ("azure", "1.4.5")):
-        machine.plugin(name, version)
-    access = os.access
-    monkeypatch.setattr("os.access", lambda path, mode, **_: not mode & os.W_OK and access(path, mode))
-    machine.find(build=False)
-    assert machine.asked.count("packer plugins installed") == 1

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from imagegen.base.errors import ToolError
-from imagegen.build.folders import BuildFolder, locked
+from imagegen.base.locks import locked
+from imagegen.build.packer import BuildFolder
 
 
 def test_a_lock_that_stays_held_is_waited_for_and_given_up(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.base.errors import BuildError
-from imagegen.build import guest_logs
-from imagegen.build.guest_logs import FILE, GuestLogs
-from imagegen.build.packer_output import log_texts, scrub
+from imagegen.build import logs
+from imagegen.build.logs import FILE, GuestLogs
+from imagegen.build.output import log_texts, scrub
 from tests.unit.build.test_packer_run import build, phase, resource, said
 
 if TYPE_CHECKING:
@@ -123,10 +123,10 @@ def test_a_zip_that_the_script_does_not_make_is_not_kept(tmp_path: Path, data: b
 
 
 def test_without_end_the_machine_fills_no_memory(tmp_path: Path) -> None:
-    logs = GuestLogs(tmp_path / FILE, str)
+    heard = GuestLogs(tmp_path / FILE, str)
     for _ in range(12):
-        logs.take(f"imagegen-logs: {'A' * 1_000_000}")
-    assert sum(map(len, logs._parts)) <= 2 * guest_logs._LONGEST + 1_000_000
+        heard.take(f"imagegen-logs: {'A' * 1_000_000}")
+    assert sum(map(len, heard._parts)) <= 2 * logs._LONGEST + 1_000_000
 
 
 def _failure(folder: Path, *lines: str) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.build.packer_output import OutputLine, Record, plain, read_line
+from imagegen.build.output import OutputLine, Record, plain, read_line
 
 
 @pytest.mark.parametrize(

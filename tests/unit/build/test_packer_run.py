@@ -11,23 +11,19 @@ import pytest
 
 from imagegen.base.errors import BuildError, RefusedError, ToolError
 from imagegen.build.events import BrokenEvent, GuestEvent
-from imagegen.build.packer import BuildOutput, CloudSide, OnError, PackerError, build_tree, validate_tree
-from imagegen.build.packer_output import BuildLog
-from imagegen.build.process import Completed, Terminal
-from imagegen.build.supervisor import Grace, Orphan
-from imagegen.build.toolchain import Toolchain
-from imagegen.build.verdict import VerdictPipe
+from imagegen.build.packer import CloudSide, PackerBuild, PackerError, VerdictPipe, build_tree, validate_tree
+from imagegen.build.process import Completed, Supervision
+from imagegen.build.tools import Toolchain
 from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imagegen.build.packer_output import OutputLine
+    from imagegen.build.output import OutputLine
 
 _TOOLS = Toolchain(Path("/t/packer"), "1.16.0", {}, {"CHECKPOINT_DISABLE": "1"})
 _TARGET = "amazon-ebs.image"
-_NEVER = Grace()
-_NOT_LOGGED = Orphan()
+_UNWATCHED = Supervision()
 
 
 class Deaf:
@@ -96,23 +92,20 @@ def build(
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        on_error_line: Callable[[str], None] | None = None,
-        watch: Callable[[], None] | None = None,
-        grace: Grace = _NEVER,
-        orphan: Orphan = _NOT_LOGGED,
-        terminal: Terminal | None = None,
+        supervision: Supervision = _UNWATCHED,
     ) -> int:
-        assert (on_error_line is not None, watch) == (True, verdict.answer if verdict else None)
+        assert supervision.watch == (verdict.answer if verdict else None)
+        grace, orphan = supervision.grace, supervision.orphan
         flags = ["-machine-readable", f"-on-error={on_error}", "-color=false"]
-        assert (list(map(str, argv)), terminal) == (["/t/packer", "build", *flags, "."], None)
+        assert list(map(str, argv)) == ["/t/packer", "build", *flags, "."]
         assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
         assert sorted(environ) == sorted({"CHECKPOINT_DISABLE", "PKR_VAR_a", *sees})
         # A cloud takes minutes to delete a machine, whether or not anybody is there to hear of it.
         assert [grace.deadline(0, heard) for heard in (0, 3600)] == [1200, 3900]
         assert (orphan.grace, orphan.log) == (grace, str(tmp_path / "logs" / "packer.log"))
         for line in errors:
-            assert on_error_line is not None
-            on_error_line(line)
+            assert supervision.on_error_line is not None
+            supervision.on_error_line(line)
         for line in lines:
             on_line(line)
         if ends is not None:
@@ -121,15 +114,17 @@ def build(
 
     return build_tree(
         _TOOLS,
-        tmp_path,
+        PackerBuild(
+            tmp_path,
+            tmp_path / "logs" / "packer.log",
+            timeout_s=9,
+            variables={"a": "1"},
+            cloud=CloudSide(frozenset({"ARM_*"}), frozenset(), r"\bi-[0-9a-f]+|\bpacker_\w+", "delete it by hand"),
+            on_error=on_error,
+            verdict=verdict,
+        ),
         environ=environ or {},
-        variables={"a": "1"},
-        log=tmp_path / "logs" / "packer.log",
         display=display or Deaf(),
-        timeout_s=9,
-        cloud=CloudSide(frozenset({"ARM_*"}), frozenset(), r"\bi-[0-9a-f]+|\bpacker_\w+", "delete it by hand"),
-        on_error=OnError(on_error),
-        verdict=verdict,
         stream=stream,
     )
 
@@ -137,18 +132,6 @@ def build(
 def test_the_artifact_is_what_packer_says(tmp_path: Path) -> None:
     built = build(tmp_path, [phase("started"), resource("changed"), phase("finished"), *_ARTIFACT, *_EPILOGUE])
     assert built == "us-east-1:ami-1,us-west-2:ami-2"
-
-
-def test_where_packer_asks_the_artifact_is_what_it_tells_people(tmp_path: Path) -> None:
-    told = ["", "==> Builds finished. The artifacts of successful builds are:", *_TOLD]
-    with BuildLog(tmp_path / "packer.log") as log:
-        output = BuildOutput(log, Deaf(), (), "(?!)", tmp_path / "guest-logs.zip", on_question=pytest.fail)
-        for line in ("==> amazon-ebs.image: AMI: ami-9", *told[:1]):
-            output.add_line(line)
-        assert output.artifact == ""
-        for line in told:
-            output.add_line(line)
-    assert output.artifact.splitlines() == _TOLD
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.build.packer_output import scrub
+from imagegen.build.output import scrub
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.base.errors import ToolError
-from imagegen.build.verdict import VerdictPipe
+from imagegen.build.packer import VerdictPipe
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from imagegen.base.contents import PACKER
 from imagegen.catalog.facts import hint_for, replacements, table
-from imagegen.cli.overrides import overrides
+from imagegen.cli.inspection import overrides
 from imagegen.config.fields import keys
 
 VARIABLES = Path(__file__).parents[2] / "data" / "image-builder-variables.txt"

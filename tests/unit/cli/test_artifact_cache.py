@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.fetch.arrival import Version
 from imagegen.fetch.cache import Cache
-from imagegen.fetch.download import Fetched
+from imagegen.fetch.download import Fetched, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from imagegen.base.errors import ToolError
-from imagegen.build.toolchain import Plugin, Toolchain
+from imagegen.build.tools import Plugin, Toolchain
 from imagegen.cli.main import main
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.azure import provider as azure

@@ -16,10 +16,11 @@ from imagegen.base.errors import ImagegenError, RefusedError
 from imagegen.cli.main import main
 from imagegen.leftovers import sweep
 from imagegen.leftovers.journal import Entry, read_runs, recorded
-from imagegen.leftovers.recording import warn_of_leftovers
+from imagegen.leftovers.sweep import warn_of_leftovers
 from imagegen.providers import Leftover, Remains, RunFacts
 from imagegen.providers.aws.settings import Place
 from imagegen.providers.provider import Provider, provider
+from imagegen.run import Run
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class Cloud:
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     made = Cloud()
-    monkeypatch.setattr(sweep, "provider", {"aws": made.answering_for("aws")}.__getitem__)
+    clouds = {"aws": made.answering_for("aws"), "azure": provider("azure")}
+    monkeypatch.setattr(sweep, "provider", clouds.__getitem__)
     return made
 
 
@@ -244,7 +246,7 @@ def test_a_damaged_journal_is_named_and_hides_nothing(
     assert (code, [line.split()[0] for line in lines]) == (0, ["removed" if words else "may"])
     assert told.count(f"{FOREIGN}.jsonl: {says}") == 1
     warned = io.StringIO()
-    warn_of_leftovers(tmp_path, RunFacts({}, {}, ""), Console(warned, plain=True))
+    warn_of_leftovers(Run({}, {}, "", console=Console(warned, plain=True), out=tmp_path))
     assert says in warned.getvalue()
 
 

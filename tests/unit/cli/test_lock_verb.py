@@ -13,11 +13,10 @@ import pytest
 import imagegen.providers.aws.provider as aws
 from imagegen import pipeline
 from imagegen.base.errors import RefusedError, ToolError
-from imagegen.fetch import ca_hosts, locking
-from imagegen.fetch.arrival import Version
-from imagegen.fetch.download import Download, Fetched, UnchangedError
+from imagegen.fetch import http, locking, lookup
+from imagegen.fetch.download import Download, Fetched, UnchangedError, Version
+from imagegen.fetch.http import Answer
 from imagegen.fetch.request import host_of
-from imagegen.oci.image_lookup import Answer
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
 from tests.authenticode.pki import pki
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.fetch.lock import LockedBase, StoredLock
+    from imagegen.plan.target import PreparedTarget
     from imagegen.record.manifest import ImageManifest
 
     Run = Callable[..., tuple[object, str, str]]
@@ -96,7 +96,7 @@ def web(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1794960000")
     # A function becomes a method of the download; a method would be given only the file.
     monkeypatch.setattr(Download, "fill", lambda download, file: found.fill(download, file))
-    monkeypatch.setattr(locking, "ask_over_https", lambda *_, **__: found.ask)
+    monkeypatch.setattr(http.Web, "ask", lambda _, *asked: found.ask(*asked))
     answer(monkeypatch, aws, look_up_base=found.look_up_base, quick_checks=lambda *_: [])
     return found
 
@@ -195,7 +195,7 @@ def test_a_lock_says_which_hosts_need_the_authorities_of_the_config(
         asked.append(host_of(url))
         return bool(added) if "own.example" in url else "dl.k8s.io" in url
 
-    monkeypatch.setattr(ca_hosts, "_is_trusted", is_trusted)
+    monkeypatch.setattr(lookup, "_is_trusted", is_trusted)
     (tmp_path / "ca.pem").write_bytes(pki().root.pem)
     config = tmp_path / "image.yaml"
     config.write_text(f"{SHIPPED.read_text()}\nartifacts: {{ca: [ca.pem]}}\noverrides: {{crictl_url: '{OWN_URL}'}}\n")
@@ -402,7 +402,7 @@ class Building:
     def __init__(self) -> None:
         self.locks: dict[str, str] = {}
 
-    def __call__(self, target: pipeline.PreparedTarget, *, stored: StoredLock, **_: object) -> ImageManifest:
+    def __call__(self, target: PreparedTarget, _options: object, _run: object, stored: StoredLock) -> ImageManifest:
         locking.check_complete(target, stored.lock, stored.file)
         self.locks[target.name] = stored.sha256
         return manifest().model_copy(update={"target": target.name})
@@ -411,7 +411,7 @@ class Building:
 @pytest.fixture
 def building(monkeypatch: pytest.MonkeyPatch) -> Building:
     found = Building()
-    monkeypatch.setattr(pipeline, "build_and_publish", found)
+    monkeypatch.setattr(pipeline, "build", found)
     return found
 
 

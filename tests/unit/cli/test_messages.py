@@ -11,7 +11,6 @@ import pytest
 from imagegen import pipeline
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, ExitCode
-from imagegen.build.packer import OnError
 from imagegen.cli import arguments
 from imagegen.fetch import locking
 from tests.conftest import REPOSITORY
@@ -47,10 +46,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (("plan", SHIPPED, "--target", "aws"), [ERROR, HINT]),
         (("plan", SHIPPED, "--taget", "aws"), [f"\n{ERROR}No such option"]),
         (("pln",), [f"\n{ERROR}No such command"]),
-        (
-            ("build", SHIPPED, "--target", "aws", "--rehearse", "--on-error", "ask"),
-            [f"{ERROR}a rehearsal does not ask"],
-        ),
         (("validate", "nothing.yaml"), [ERROR]),
         (("validate", SHIPPED), [f"allowed_cidrs[0]: {WARNING}", f"  {HINT}"]),
         (INIT, [f"allowed_cidrs[0]: {WARNING}", f"  {HINT}"]),
@@ -75,7 +70,7 @@ def _fails(*_: object, **__: object) -> None:
 def test_every_line_of_a_log_says_when_it_was(
     verb: str, flags: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for module, name in ((pipeline, "build_and_publish"), (pipeline, "publish_built"), (locking, "look_up")):
+    for module, name in ((pipeline, "build"), (pipeline, "publish_built"), (locking, "look_up")):
         monkeypatch.setattr(module, name, _fails)
     if flags:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -106,7 +101,7 @@ def test_quiet_and_plain_reach_a_rehearsal(run: Run, monkeypatch: pytest.MonkeyP
     heard: list[Any] = []
 
     def rehearses(*given: Any, **_: object) -> None:  # noqa: ANN401 - as the verb gives it
-        heard.append((given[4], given[6]))
+        heard.append((given[3], given[2].console))
         raise BuildError("enough")
 
     monkeypatch.setattr(arguments, "rehearse_build", rehearses)
@@ -116,7 +111,7 @@ def test_quiet_and_plain_reach_a_rehearsal(run: Run, monkeypatch: pytest.MonkeyP
         flags, console = heard.pop()
         assert isinstance(console, Console)
         assert (console.plain, console.quiet) == ("--plain" in words, "--quiet" in words)
-        assert [flag for flag in flags if flag not in ("--on-error", OnError("cleanup").choice)] == [
+        assert [flag for flag in flags if flag not in ("--on-error", "cleanup")] == [
             flag for flag in ("--no-publish", "--rebuild", "--quiet") if flag in words
         ]
 

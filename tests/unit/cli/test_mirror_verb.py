@@ -10,11 +10,10 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from imagegen.fetch.arrival import Version
-from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.download import Download, Fetched, Version
+from imagegen.fetch.http import Answer, Web
 from imagegen.fetch.lock import lock_bytes
-from imagegen.mirror import from_locks, images
-from imagegen.oci.image_lookup import Answer
+from imagegen.mirror import images
 from imagegen.pipeline import prepare_target
 from imagegen.plan.context import artifact_requests
 from imagegen.rehearsal.artifacts import make_artifacts
@@ -57,7 +56,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         return registries.ask(url, headers, authorization)
 
     monkeypatch.setattr(Download, "fill", fill)
-    monkeypatch.setattr(from_locks, "ask_over_https", lambda *_, **__: ask)
+    monkeypatch.setattr(Web, "ask", lambda _, *asked: ask(*asked))
     monkeypatch.setenv("IMAGEGEN_CACHE_DIR", str(tmp_path / "cache"))
     return file
 

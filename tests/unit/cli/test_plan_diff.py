@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.base.errors import ConfigError
-from imagegen.record.compare import Differences, Side, compare, difference_lines, read_manifest, read_plan
+from imagegen.record.diff import Differences, Side, compare, difference_lines, read_manifest, read_plan
 from tests.unit.record.test_manifest_store import manifest
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.base.errors import RefusedError
-from imagegen.samples.write import write_samples
+from imagegen.samples.make import write_samples
 from tests.samples_support import BASE, CASES, make, texts
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from imagegen.plan.target import PreparedTarget
     from imagegen.record.manifest import ImageManifest
 
     Ran = Callable[..., tuple[object, str, str]]
@@ -46,7 +47,7 @@ class Making:
         self.made: list[str] = []
         self.failing: dict[str, Exception] = {}
 
-    def __call__(self, target: pipeline.PreparedTarget, **_: object) -> ImageManifest:
+    def __call__(self, target: PreparedTarget, *_: object) -> ImageManifest:
         self.made.append(target.name)
         if target.name in self.failing:
             raise self.failing[target.name]
@@ -57,7 +58,7 @@ class Making:
 def making(monkeypatch: pytest.MonkeyPatch) -> Making:
     found = Making()
     monkeypatch.setattr(pipeline, "check_and_lock", lambda *_, **__: None)
-    monkeypatch.setattr(pipeline, "build_and_publish", found)
+    monkeypatch.setattr(pipeline, "build", found)
     return found
 
 
@@ -79,7 +80,7 @@ def test_what_the_machine_left_out_is_a_warning(
     left_out = {"containerd/archive:containerd": {"count": 12, "names": ["version.dll", "x.dll"]}}
     made = making(pipeline.prepare_target(load_today(file), "prod"))
     made = made.model_copy(update={"report": reported(left_out=left_out), "report_missing": None})
-    monkeypatch.setattr(pipeline, "build_and_publish", lambda *_, **__: made)
+    monkeypatch.setattr(pipeline, "build", lambda *_, **__: made)
     code, _, err = run("build", file, "--target", "prod")
     line = (
         "containerd/archive:containerd: left out, because the plan does not list them: version.dll, x.dll and 10 more"

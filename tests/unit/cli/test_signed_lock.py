@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import hashlib
-import io
 import json
 import shlex
 from typing import IO, TYPE_CHECKING, Any
@@ -13,18 +11,15 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
-from imagegen.base.console import Console
 from imagegen.base.errors import VerificationError
-from imagegen.cli.arguments import make_run_facts
-from imagegen.fetch import locking
+from imagegen.cli.arguments import open_run
+from imagegen.fetch import http, locking
 from imagegen.fetch.download import Download, Fetched
-from imagegen.fetch.lock import Lock
-from imagegen.oci.image_lookup import Answer
+from imagegen.fetch.http import Answer
+from imagegen.fetch.lock import Lock, StoredLock
 from imagegen.providers.aws import provider as aws
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
-from imagegen.trust.crl_use import CrlUse
-from tests.authenticode.pki import make_crl, make_root
 from tests.conftest import REPOSITORY, load_today, looked_up
 from tests.provider_answers import answer
 from tests.signing_support import StampedSigner, signers
@@ -73,7 +68,7 @@ def web(signed: tuple[dict[str, bytes], bytes], monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("IMAGEGEN_SIGNING_ROOTS", str(tmp_path / "roots.pem"))
     monkeypatch.setattr(Download, "fill", lambda download, file: found.fill(download, file))
-    monkeypatch.setattr(locking, "ask_over_https", lambda *_, **__: lambda *_: Answer(404, {}, b""))
+    monkeypatch.setattr(http.Web, "ask", lambda *_: Answer(404, {}, b""))
     answer(monkeypatch, aws, look_up_base=lambda _, request, __: looked_up("aws", request))
     return found
 
@@ -156,10 +151,9 @@ def test_a_wrong_lock_ends_the_build_with_the_command_that_mends_it(command: Com
     file, forged = tmp_path / "x.lock.json", copy.deepcopy(good)
     forged["artifacts"]["kubelet"]["signed"][""]["by"] = "nested"
     file.write_text(json.dumps(forged))
-    target, facts = pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws"), make_run_facts([])
-    console = Console(io.StringIO(), plain=True)
+    target, facts = pipeline.prepare_target(load_today(SHIPPED, *SETS), "aws"), open_run(plain=True)
     with pytest.raises(VerificationError, match="is wrong about the signature of 1 file") as raised:
-        locking.verify_lock(target, Lock.model_validate(forged), file, run=facts, console=console)
+        locking.verify_lock(target, StoredLock(file, Lock.model_validate(forged), ""), facts)
     assert raised.value.details == ("kubelet: by is nested in the lock, but own in the file",)
     words = shlex.split(raised.value.hint.split("`")[1])
     assert words == ["imagegen", "lock", str(SHIPPED), "--lock", str(file), "--upgrade", "kubelet"]
@@ -174,9 +168,8 @@ def test_a_lock_with_another_member_ends_the_build_before_anything_is_made(comma
     forged["artifacts"]["crictl"]["members"]["crictl.exe"] = "0" * 64
     plain = ("artifacts.signatures=null", "overrides.cloudbase_init_url.signer=null")
     target = pipeline.prepare_target(load_today(SHIPPED, *SETS, *plain), "aws")
-    console = Console(io.StringIO(), plain=True)
     with pytest.raises(VerificationError, match=r"x\.lock\.json is wrong about 1 file") as raised:
-        locking.verify_lock(target, Lock.model_validate(forged), file, run=make_run_facts([]), console=console)
+        locking.verify_lock(target, StoredLock(file, Lock.model_validate(forged), ""), open_run(plain=True))
     assert raised.value.details[0].endswith(f"but the lock says {'0' * 64}")
     assert raised.value.hint.endswith("--upgrade crictl` reads the files again")
 
@@ -223,29 +216,6 @@ def test_a_plan_needs_all_scripts_signed(web: Web, command: Command, verb: str) 
     folder = SHIPPED.parent / "not-there"
     assert f"  common.psm1: the folder {folder} does not exist" in err
     assert f"hint: run `imagegen sign-list {SHIPPED} --target aws --out DIR`" in err
-
-
-def test_a_list_that_is_about_no_signature_is_warned_of(web: Web, command: Command, tmp_path: Path) -> None:
-    web.files[OTHER_CRL] = make_crl(
-        make_root("CN=Other Root"), until=datetime.datetime(2999, 1, 1, tzinfo=datetime.UTC)
-    )
-    lists = f"artifacts.signatures.crls=[{CRL}, {OTHER_CRL}]"
-    code, _, err = command("lock", lists)
-    warning = f"warning: the CRL {OTHER_CRL} of artifacts.signatures.crls is about none of the signatures"
-    assert (code, err.count(warning), f"the CRL {CRL} " in err) == (0, 1, False), err
-    # Nothing was judged by this run: nothing is known.
-    assert "is about none" not in command("lock", lists)[2]
-    target = pipeline.prepare_target(load_today(SHIPPED, *SETS, lists), "aws")
-    run, said, crls = make_run_facts(()), list[str](), CrlUse()
-    lock = locking.read_lock_for(target, tmp_path / "x.lock.json")
-    locking.verify_lock(
-        target, lock, tmp_path / "x.lock.json", run=run, console=Console(io.StringIO(), plain=True), crls=crls
-    )
-    crls.warn_of_unused(said.append)
-    crls.warn_of_unused(said.append)
-    assert crls.used == {CRL}
-    (only,) = said
-    assert OTHER_CRL in only
 
 
 def test_a_lock_without_signatures_is_completed_from_the_cache(web: Web, command: Command, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from imagegen.samples.make import POD_SCRIPT, sample_scripts
-from imagegen.trust.listing import SAMPLES
+from imagegen.trust.scripts import SAMPLES
 from tests.authenticode.signing import sign_script
 from tests.signing_support import SIGNED, signers, write_config
 

@@ -15,7 +15,7 @@ from imagegen.base.errors import ConfigError
 from imagegen.catalog import listing
 from imagegen.catalog.facts import table
 from imagegen.cli.options import today
-from imagegen.cli.verbs import catalog, explain, init, rules, schema
+from imagegen.cli.verbs import facts, init, plans
 from imagegen.config.schema import FILE_NAME, MODELINE
 from imagegen.plan import loading
 from imagegen.rules import unimplemented
@@ -222,57 +222,57 @@ def test_init_adds_what_is_named() -> None:
 
 def test_explain_prints_and_narrows() -> None:
     config = CONFIGS / "reference.yaml"
-    result = run(explain.explain, config, "kubernetes", "--set", "kubernetes.version=1.35.1", "--target", "aws")
+    result = run(plans.explain, config, "kubernetes", "--set", "kubernetes.version=1.35.1", "--target", "aws")
     assert "windows-2022-containerd for aws\n" in result.stdout
     assert "--set kubernetes.version" in result.stdout
     assert "targets." not in result.stdout
-    read = json.loads(run(explain.explain, config, "--format", "json").stdout)
+    read = json.loads(run(plans.explain, config, "--format", "json").stdout)
     always = {name for name, step in loading.load_steps().items() if step.meta.when is None}
     assert {step["name"] for step in read["steps"]} == always | {"containerd"}
     with pytest.raises(ConfigError, match="no such target"):
-        run(explain.explain, config, "--target", "gcp")
+        run(plans.explain, config, "--target", "gcp")
 
 
 def test_explain_says_what_is_not_built_yet() -> None:
-    result = run(explain.explain, CONFIGS / "reference.yaml", "windows", "--set", "provisioner=ansible")
+    result = run(plans.explain, CONFIGS / "reference.yaml", "windows", "--set", "provisioner=ansible")
     assert result.stderr == f"{CONFIGS / 'reference.yaml'}: 1 warning: run `imagegen validate` to see them\n"
 
 
 def test_schema_and_reference_are_the_shipped_ones() -> None:
-    assert run(schema.schema).stdout == (CONFIGS / FILE_NAME).read_text(encoding="utf-8")
-    assert run(schema.schema, "--format", "yaml").stdout == (CONFIGS / "reference.yaml").read_text(encoding="utf-8")
+    assert run(facts.schema).stdout == (CONFIGS / FILE_NAME).read_text(encoding="utf-8")
+    assert run(facts.schema, "--format", "yaml").stdout == (CONFIGS / "reference.yaml").read_text(encoding="utf-8")
 
 
 def test_catalog_lists_its_tables() -> None:
-    read = json.loads(run(catalog.catalog, "--format", "json").stdout)
+    read = json.loads(run(facts.catalog, "--format", "json").stdout)
     assert set(read) == {*listing.tables(), "overrides", "preset-roots", "faults"}
-    text = run(catalog.catalog).stdout
+    text = run(facts.catalog).stdout
     assert all(f"\n{name} " in f"\n{text}" for name in read)
 
 
 def test_catalog_shows_a_table() -> None:
-    assert run(catalog.catalog, "containerd").stdout.splitlines() == listing.describe("containerd")
-    assert json.loads(run(catalog.catalog, "containerd", "--format", "json").stdout) == table("containerd")
+    assert run(facts.catalog, "containerd").stdout.splitlines() == listing.describe("containerd")
+    assert json.loads(run(facts.catalog, "containerd", "--format", "json").stdout) == table("containerd")
 
 
 def test_overrides_are_all_that_a_config_takes() -> None:
-    read = json.loads(run(catalog.catalog, "overrides", "--format", "json").stdout)
+    read = json.loads(run(facts.catalog, "overrides", "--format", "json").stdout)
     assert list(read) == loading.override_names()
     replaced = {name: [item["artifact"] for item in items] for name, items in read.items()}
     declared = [item for step in loading.load_steps().values() for item in step.meta.artifacts.items()]
     artifacts = [(name, artifact) for artifact, meta in declared for name in meta.overrides]
     assert {(name, artifact) for name, items in replaced.items() for artifact in items} == {*artifacts}
     assert sum(map(len, replaced.values())) == len(artifacts)
-    text = run(catalog.catalog, "overrides").stdout
+    text = run(facts.catalog, "overrides").stdout
     for name, items in read.items():
         assert f"{name}: " in text
         assert all(item["address"] in text for item in items)
 
 
 def test_rules_lists_all_and_shows_one() -> None:
-    read = json.loads(run(rules.rules, "--format", "json").stdout)
+    read = json.loads(run(facts.rules, "--format", "json").stdout)
     assert [item["id"] for item in read] == [*(rule.id for rule in all_rules()), *features()]
-    text = run(rules.rules).stdout
+    text = run(facts.rules).stdout
     assert all(item["id"] in text for item in read)
     assert max(map(len, text.splitlines())) <= 100
 
@@ -300,32 +300,32 @@ This does not:
 
 def test_a_rule_is_explained_by_an_example() -> None:
     name = "kube-proxy-health-without-kube-proxy"
-    assert run(rules.rules, name).stdout == HEALTH
-    (read,) = json.loads(run(rules.rules, name, "--format", "json").stdout)
+    assert run(facts.rules, name).stdout == HEALTH
+    (read,) = json.loads(run(facts.rules, name, "--format", "json").stdout)
     assert (read["severity"], read["why"]) == ("error", None)
     assert [said["path"] for said in read["example"]["says"]] == ["kube_proxy_health_checks"]
     assert read["example"]["fine"] == "kube_proxy: hostprocess\nkube_proxy_health_checks: true\n"
 
 
 def test_a_rule_says_its_reason_and_what_an_example_supposes() -> None:
-    told = run(rules.rules, "support-ends-soon").stdout
+    told = run(facts.rules, "support-ends-soon").stdout
     assert "\nWhy: nodes of this image may run longer than the support" in told
     assert "\nThis breaks it (if today is 2027-02-28):\n" in told
     assert "\n  kubernetes.version: support of Kubernetes 1.35 ends on 2027-02-28\n" in told
 
 
 def test_what_is_not_built_yet_is_explained() -> None:
-    told = run(rules.rules, "ansible").stdout
+    told = run(facts.rules, "ansible").stdout
     assert told.startswith("ansible (not implemented yet)\n")
     assert "\n    provisioner\n    ansible\n" in told
-    listed = run(rules.rules, unimplemented.RULE).stdout
+    listed = run(facts.rules, unimplemented.RULE).stdout
     assert all(f"\n{name} " in listed for name in features())
     assert all_rules()[0].id not in listed
 
 
 def test_every_rule_can_be_shown() -> None:
     for rule in all_rules():
-        lines = list(rules.rule_lines(rule, 80))
+        lines = list(facts.rule_lines(rule, 80))
         assert [line for line in lines if len(line) > 80 and not line.startswith("    ")] == [], rule.id
         told = " ".join(lines)
         assert told.startswith(f"{rule.id} ({rule.severity}) {rule.summary}.  Why: "), rule.id
@@ -335,17 +335,17 @@ def test_every_rule_can_be_shown() -> None:
 
 def test_narrow_terminals_get_narrow_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert max(map(len, run(rules.rules).stdout.splitlines())) <= 80
-    assert max(map(len, run(catalog.catalog).stdout.splitlines())) <= 80
+    assert max(map(len, run(facts.rules).stdout.splitlines())) <= 80
+    assert max(map(len, run(facts.catalog).stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
     ("command", "name", "hint"),
     [
-        (catalog.catalog, "kubernets", 'did you mean "kubernetes"?'),
-        (catalog.catalog, "zzz", "`imagegen catalog` lists them"),
-        (rules.rules, "windows-release-knwon", 'did you mean "windows-release-known"?'),
-        (rules.rules, "zzz", "`imagegen rules` lists them"),
+        (facts.catalog, "kubernets", 'did you mean "kubernetes"?'),
+        (facts.catalog, "zzz", "`imagegen catalog` lists them"),
+        (facts.rules, "windows-release-knwon", 'did you mean "windows-release-known"?'),
+        (facts.rules, "zzz", "`imagegen rules` lists them"),
     ],
 )
 def test_unknown_names_have_a_hint(command: click.Command, name: str, hint: str) -> None:
@@ -354,6 +354,6 @@ def test_unknown_names_have_a_hint(command: click.Command, name: str, hint: str)
     assert caught.value.hint == hint
 
 
-@pytest.mark.parametrize("command", [init.init, explain.explain, schema.schema, catalog.catalog, rules.rules])
+@pytest.mark.parametrize("command", [init.init, plans.explain, facts.schema, facts.catalog, facts.rules])
 def test_help_has_an_example(command: Any) -> None:  # noqa: ANN401 - click's own type of a command
     assert f"  imagegen {command.name} " in run(command, "--help").stdout

@@ -9,7 +9,8 @@ import pytest
 
 from imagegen.base.errors import ConfigError
 from imagegen.fetch.locking import check_complete
-from imagegen.pipeline import PreparedTarget, decide, prepare_target
+from imagegen.pipeline import decide, prepare_target
+from imagegen.plan.target import PreparedTarget
 from tests.authenticode.pki import make_ca, make_root, pki
 from tests.conftest import REPOSITORY, load_today, make_test_lock
 

@@ -18,6 +18,7 @@ from imagegen.config.artifact_policy import PinnedUrl
 from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
 from imagegen.config.problems import models_in
+from imagegen.plan.loading import override_names
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure.settings import Settings as AzureSettings
 
@@ -30,17 +31,7 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parents[3]
 CONFIGS = [*sorted((REPOSITORY / "configs").glob("*.yaml")), *sorted((REPOSITORY / "tests/golden").glob("*.yaml"))]
 STEPS = ["system", "containerd", "kubernetes", "cloudbase-init"]
-OVERRIDES = [
-    "containerd_url",
-    "kubernetes_base_url",
-    "cloudbase_init_url",
-    "crictl_url",
-    "csi_proxy_url",
-    "nssm_url",
-    "wins_url",
-    "gmsa_keyvault_url",
-    "ssh_source_url",
-]
+OVERRIDES = override_names()
 
 
 def read(file: Path) -> Read:

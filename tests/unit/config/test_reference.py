@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-from imagegen.cli.overrides import known_facts
+from imagegen.cli.inspection import known_facts
 from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
 from imagegen.config.reference import reference_text, scalar

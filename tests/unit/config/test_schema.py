@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from imagegen.catalog.facts import table
-from imagegen.cli.overrides import known_facts, overrides
+from imagegen.cli.inspection import known_facts, overrides
 from imagegen.config.fields import keys
 from imagegen.config.model import ImageConfig
 from imagegen.config.schema import FILE_NAME, MODELINE, config_schema, schema_text

@@ -16,9 +16,8 @@ import pytest
 from imagegen.base.errors import ConfigError, RefusedError
 from imagegen.base.files import holding
 from imagegen.fetch import cache
-from imagegen.fetch.arrival import Version
 from imagegen.fetch.cache import Cache, UrlRecord, find_folder, size_limit
-from imagegen.fetch.download import Fetched
+from imagegen.fetch.download import Fetched, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,11 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ExitCode, VerificationError
 from imagegen.fetch.cache import Cache
-from imagegen.fetch.content_check import verify_contents
+from imagegen.fetch.drift import verify_contents
+from imagegen.fetch.http import Answer, Web
 from imagegen.fetch.lock import LockedArtifact
 from imagegen.fetch.lookup import Sources
 from imagegen.fetch.request import ArtifactRequest
-from imagegen.oci.image_lookup import Answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,9 @@ def sources(tmp_path: Path) -> Sources:
             with cache.add(part, sha(data)):
                 pass
     console, ask = Console(io.StringIO(), plain=True), lambda *_: Answer(404, {}, b"")
-    return Sources(environ={}, cache=cache, ask=ask, console=console, lock="my.lock.json", upgrade="imagegen relock")
+    return Sources(
+        web=Web(environ={}), cache=cache, ask=ask, console=console, lock="my.lock.json", upgrade="imagegen relock"
+    )
 
 
 def test_a_lock_that_is_right_is_taken(sources: Sources) -> None:

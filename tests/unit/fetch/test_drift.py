@@ -7,7 +7,7 @@ import pytest
 from imagegen.fetch.drift import changed_digests, compare_locks, moved_redirects, rollbacks
 from imagegen.fetch.lock import Lock, LockedArtifact, LockedBase, LockedIssuer, LockedSignature
 from imagegen.fetch.request import ArtifactRequest
-from imagegen.oci.image_lookup import LockedImage
+from imagegen.oci.names import LockedImage
 
 SHA, OTHER = "ab" * 32, "cd" * 32
 ARTIFACT = LockedArtifact(url="https://a.example/a.zip", sha256=SHA, size=1, members={"a.exe": SHA, "b.exe": SHA})

@@ -15,14 +15,13 @@ import pytest
 from imagegen.base import parallel
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
-from imagegen.fetch.arrival import Version
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.credentials import Address, PrivateHosts
-from imagegen.fetch.download import Download, Fetched, UnchangedError
+from imagegen.fetch.download import Download, Fetched, UnchangedError, Version
+from imagegen.fetch.http import Answer, Web
 from imagegen.fetch.lock import Lock, LockedArtifact
 from imagegen.fetch.lookup import KEEP, Refresh, Sources, lock_artifacts
 from imagegen.fetch.request import ArtifactRequest, PublishedDigest, TakenFile
-from imagegen.oci.image_lookup import Answer
 from tests.deadlines import HANG_S
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class World:
     ) -> dict[str, LockedArtifact]:
         console = Console(io.StringIO(), plain=True)
         sources = Sources(
-            environ={},
+            web=Web(environ={}),
             cache=self.cache,
             ask=self.ask,
             console=console,
@@ -421,7 +420,7 @@ def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.Monk
     stopped: list[bool] = []
 
     def fill(download: Download, file: IO[bytes]) -> Fetched:
-        stopped.append(download.stop.wait(HANG_S))
+        stopped.append(download.web.stop.wait(HANG_S))
         file.write(WEB[A])
         return Fetched(sha256(WEB[A]), len(WEB[A]))
 
@@ -444,7 +443,7 @@ def test_an_interrupt_between_two_starts_stops_the_download_that_runs(
 
     def fill(download: Download, _file: IO[bytes]) -> Fetched:
         begun.set()
-        stopped.append(download.stop.wait(HANG_S))
+        stopped.append(download.web.stop.wait(HANG_S))
         raise ConnectionError
 
     def interrupted(*arguments: Any) -> object:  # noqa: ANN401 - as submit's

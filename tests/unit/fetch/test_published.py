@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from imagegen.base.errors import ConfigError, VerificationError
+from imagegen.fetch.http import Answer
 from imagegen.fetch.published import confirm, find_digest
 from imagegen.fetch.request import ArtifactRequest, PublishedDigest
-from imagegen.oci.image_lookup import Answer
 
 SHA, OTHER = "ab" * 32, "cd" * 32
 NAME = "tool-1.0.zip"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from imagegen.base.errors import RefusedError
+from imagegen.fetch.drift import check_quarantine
 from imagegen.fetch.lock import LockedArtifact
-from imagegen.fetch.quarantine import check_quarantine
 from imagegen.fetch.request import ArtifactRequest
 
 SHA = "ab" * 32

@@ -14,7 +14,7 @@ import pytest
 
 from imagegen.base.console import Console
 from imagegen.fetch.cache import Cache
-from imagegen.mirror.source import Place, Source
+from imagegen.mirror.images import Place, Source
 from imagegen.providers.storage import StoredFile
 
 
@@ -89,4 +89,4 @@ def memory() -> Memory:
 def given(tmp_path: Path) -> Given:
     console = Console(io.StringIO(), plain=True)
     (tmp_path / "parts").mkdir()
-    return Given(Cache(tmp_path, 1, print), tmp_path / "parts", {}, console, threading.Event())
+    return Given(Cache(tmp_path, 1, print), tmp_path / "parts", console, threading.Event())

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
-from imagegen.base.hosts import ANY_HOST
 from imagegen.fetch.credentials import PrivateHosts
+from imagegen.fetch.http import Web
 from imagegen.fetch.lock import LockedArtifact
 from imagegen.fetch.request import ArtifactRequest
 from imagegen.mirror.fill import Filled, WantedFile, fill, open_mirror
-from imagegen.mirror.source import Origin
-from imagegen.providers import RunFacts
+from imagegen.mirror.images import Origin
+from imagegen.run import Run
 from tests.unit.mirror.conftest import Given, Memory, sha
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def _never(*_: object) -> dict[str, str]:
     raise AssertionError("nothing needs credentials")
 
 
-ORIGIN = Origin(PrivateHosts({}, {}, _never), ANY_HOST, _never, _never)  # type: ignore[arg-type]  # nobody asks
+ORIGIN = Origin(PrivateHosts({}, {}, _never), Web(environ={}), _never, _never)  # type: ignore[arg-type]  # nobody asks
 
 
 def wanted(url: str, data: bytes | None = None, *, published: str = "", own: bool = False) -> WantedFile:
@@ -179,7 +181,7 @@ def test_several_errors_are_shown_together(memory: Memory, source: Given) -> Non
 def test_an_unknown_kind_of_address_is_refused(address: str) -> None:
     with (
         pytest.raises(ConfigError, match="is not the address of a mirror") as refused,
-        open_mirror(address, RunFacts({}, {}, ""), writes=True),
+        open_mirror(address, Run({}, {}, "", console=Console(io.StringIO(), plain=True)), writes=True),
     ):
         pass
     assert refused.value.hint == "write a folder, or s3://BUCKET/FOLDER, az://ACCOUNT/CONTAINER/FOLDER"

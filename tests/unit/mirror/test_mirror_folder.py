@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.base.errors import RefusedError, VerificationError
-from imagegen.mirror.folder import open_folder
+from imagegen.mirror.index import open_folder
 from imagegen.providers.storage import StoredFile
 from tests.unit.mirror.conftest import sha
 

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.base.errors import RefusedError, VerificationError
-from imagegen.base.hosts import ANY_HOST
 from imagegen.fetch.credentials import PrivateHosts
 from imagegen.fetch.download import StatusError
+from imagegen.fetch.http import Answer, Web
 from imagegen.mirror import images
 from imagegen.mirror.fill import fill
-from imagegen.mirror.images import ImageCopier, WantedImage
-from imagegen.mirror.source import Origin
-from imagegen.oci.image_lookup import Answer, ImageRequest, LockedImage, chain_id, look_up_image
-from imagegen.oci.image_tarball import read_image_tarball
-from imagegen.oci.mirror_layout import Index
-from imagegen.oci.registry_client import NotThereError, RegistryClient
+from imagegen.mirror.images import ImageCopier, Origin, WantedImage
+from imagegen.oci.names import ImageRequest, Index, LockedImage, chain_id
+from imagegen.oci.registry import NotThereError, RegistryClient, look_up_image
+from imagegen.oci.tarball import read_image_tarball
 from imagegen.rehearsal.network.registries import Blob, Registries, make_image
 from imagegen.steps.image_name import ImageName
 from tests.unit.mirror.conftest import Given, Memory, sha
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.oci.image_lookup import Ask
+    from imagegen.fetch.http import Ask
 
 APP = "registry.example.com/team/app:1.4"
 FILES = "https://files.example.com/mirror"
@@ -44,7 +42,7 @@ def _never(*_: object) -> dict[str, str]:
 
 
 def _origin(ask: Ask, credentials: Mapping[str, str]) -> Origin:
-    return Origin(PrivateHosts({}, {}, _never), ANY_HOST, ask, lambda: credentials)
+    return Origin(PrivateHosts({}, {}, _never), Web(environ={}), ask, lambda: credentials)
 
 
 def _wanted(name: str = APP, *, mirrors: tuple[str, ...] = (), auth: str = "") -> WantedImage:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from imagegen.base.errors import RefusedError
-from imagegen.mirror.paths import file_path, reject_overlaps, served_path
-from imagegen.oci.mirror_layout import image_folder, tarball_path
+from imagegen.mirror.fill import file_path, reject_overlaps, served_path
+from imagegen.oci.names import image_folder, tarball_path
 from imagegen.steps.image_name import ImageName
 
 DIGEST = f"sha256:{'ab' * 32}"

@@ -13,16 +13,18 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, RefusedError, VerificationError
 from imagegen.base.hosts import HostPolicy
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import Lock
 from imagegen.fetch.lookup import KEEP, Refresh, lock_images
-from imagegen.oci.image_lookup import Answer, ImageRequest, chain_id, look_up_image
+from imagegen.oci.names import ImageRequest, chain_id
+from imagegen.oci.registry import look_up_image
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.steps.image_name import ImageName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagegen.oci.image_lookup import Ask
+    from imagegen.fetch.http import Ask
 
 OWN = "registry.example.com:5000/team/app:1"
 SERVERCORE = "mcr.microsoft.com/windows/servercore:ltsc2022"

@@ -15,17 +15,19 @@ import pytest
 from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, ImagegenError, RefusedError, VerificationError
 from imagegen.fetch.credentials import PrivateHosts, with_credentials
+from imagegen.fetch.http import Answer
 from imagegen.fetch.lock import Lock, LockedArtifact
 from imagegen.fetch.lookup import KEEP, lock_images
-from imagegen.oci.image_lookup import Answer, ImageRequest, LockedImage, look_up_image
-from imagegen.oci.image_mirror import (
+from imagegen.oci.names import ImageRequest, LockedImage
+from imagegen.oci.registry import (
     ImageMirror,
     find_difference,
+    look_up_image,
     reject_other_images,
     tarball_name,
     tarball_requests,
 )
-from imagegen.oci.image_tarball import TarballImage, Variant
+from imagegen.oci.tarball import TarballImage, Variant
 from imagegen.rehearsal.network.image_mirror import make_image_mirror
 from imagegen.rehearsal.network.registries import Registries, make_image
 from imagegen.steps.image_name import ImageName

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.base.errors import VerificationError
-from imagegen.oci.image_lookup import ImageRequest, chain_id
-from imagegen.oci.image_tarball import read_image_tarball
+from imagegen.oci.names import ImageRequest, chain_id
+from imagegen.oci.tarball import read_image_tarball
 from imagegen.rehearsal.network.registries import make_tarball
 from imagegen.steps.image_name import ImageName
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from imagegen.oci.image_tarball import TarballImage
+    from imagegen.oci.tarball import TarballImage
 
 NAME = "registry.example.com/app:1"
 REQUEST = ImageRequest(ImageName.parse(NAME), (26100, 20348), ())
@@ -152,7 +152,7 @@ def test_a_tarball_that_is_not_valid_is_refused(tmp_path: Path, reason: str) -> 
 
 
 def test_members_with_one_name_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("imagegen.oci.image_tarball.LIMIT_MEMBERS", 3)
+    monkeypatch.setattr("imagegen.oci.tarball.LIMIT_MEMBERS", 3)
     header = tarfile.TarInfo("a").tobuf()
     (tmp_path / "three").write_bytes(header * 3 + bytes(1024))
     (tmp_path / "four").write_bytes(header * 4 + bytes(1024))
@@ -162,7 +162,7 @@ def test_members_with_one_name_are_counted(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_tarball_cannot_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("imagegen.oci.image_tarball._ALL_DOCUMENTS", 400)
+    monkeypatch.setattr("imagegen.oci.tarball._ALL_DOCUMENTS", 400)
     with pytest.raises(VerificationError, match="too many documents"):
         Saved("10.0.20348.1", "10.0.17763.9").read(tmp_path)
     (tmp_path / "page").write_bytes(b"<html>")

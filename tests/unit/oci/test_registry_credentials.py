@@ -11,8 +11,9 @@ import pytest
 
 from imagegen.base.errors import ConfigError
 from imagegen.base.hosts import HostPolicy
-from imagegen.oci.image_lookup import Answer, ImageRequest, look_up_image
-from imagegen.oci.registry_credentials import builder_variable, read_credentials, secret_forms
+from imagegen.fetch.http import Answer
+from imagegen.oci.names import ImageRequest
+from imagegen.oci.registry import builder_variable, look_up_image, read_credentials, secret_forms
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.steps.image_name import ImageName
 
@@ -36,9 +37,15 @@ def test_credentials_have_the_form_of_basic_authorization() -> None:
     [
         ({}, "APP_USER and APP_LOGIN must have the credentials of registry.example.com, and are not set"),
         ({"APP_USER": "robot", "APP_LOGIN": ""}, "APP_LOGIN must have the credentials of registry.example.com, and is"),
-        ({"APP_USER": "ro:bot", "APP_LOGIN": "secret-1"}, "the credentials of registry.example.com are not valid"),
-        ({"APP_USER": "robot", "APP_LOGIN": "secret-1\n"}, "the credentials of registry.example.com are not valid"),
-        ({"APP_USER": "robot", "APP_LOGIN": "secret-1\udcff"}, "registry.example.com are not valid: see APP_LOGIN$"),
+        (
+            {"APP_USER": "ro:bot", "APP_LOGIN": "secret-1"},
+            "APP_USER, for registry.example.com, is not valid: a user name has",
+        ),
+        (
+            {"APP_USER": "robot", "APP_LOGIN": "secret-1\n"},
+            "APP_LOGIN, for registry.example.com, is not valid: it is not one",
+        ),
+        ({"APP_USER": "robot", "APP_LOGIN": "secret-1\udcff"}, "APP_LOGIN, for registry.example.com, is not valid"),
     ],
 )
 def test_credentials_that_cannot_be_right_are_refused_without_showing_them(

@@ -19,14 +19,15 @@ from click.testing import CliRunner
 from imagegen import pipeline
 from imagegen.base.console import Console
 from imagegen.base.errors import BuildError, ConfigError, ImagegenError, PublishError, RefusedError, VerificationError
-from imagegen.build.packer import OnError, PackerError
-from imagegen.build.toolchain import Plugin, Toolchain
+from imagegen.build.packer import PackerBuild, PackerError
+from imagegen.build.tools import Plugin, Toolchain
 from imagegen.cli.main import cli
 from imagegen.fetch import locking
 from imagegen.fetch.lock import lock_bytes
 from imagegen.leftovers.journal import BUILT as BUILT_WELL
 from imagegen.leftovers.journal import LEFT, Entry, recorded
-from imagegen.leftovers.recording import read_runs
+from imagegen.leftovers.sweep import read_runs
+from imagegen.pipeline import BuildOptions
 from imagegen.plan import context, loading
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.aws import provider as aws
@@ -34,6 +35,7 @@ from imagegen.providers.aws.settings import Auth, Place
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 from imagegen.record.store import LocalStore
 from imagegen.render import guest_plan
+from imagegen.run import Run
 from tests.conftest import TODAY
 from tests.provider_answers import answer
 
@@ -78,15 +80,15 @@ class World:
         self.faults: list[ImagegenError] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
 
-    def build_tree(self, *_: object, variables: dict[str, str], **__: object) -> str:
+    def build_tree(self, _tools: object, job: PackerBuild, **_: object) -> str:
         assert self.plan is not None
         if self.packer_fails:
             raise PackerError("the builder is gone", crashed=self.packer_crashes)
         self.made += 1
-        self.image = dataclasses.replace(BUILT, id=f"ami-{self.made}", runs=variables["run_id"])
+        self.image = dataclasses.replace(BUILT, id=f"ami-{self.made}", runs=job.variables["run_id"])
         report = report_of(self.plan)
         self.change(report)
-        file = Path(variables["report_file"])
+        file = Path(job.variables["report_file"])
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(report))
         self._die_at("build_tree")
@@ -201,18 +203,14 @@ def build(
     numbers = itertools.count()
 
     def built(
-        *, with_publish: bool = True, rebuild: bool = False, out: str = "out", on_error: OnError | None = None
+        *, with_publish: bool = True, rebuild: bool = False, out: str = "out", on_error: str = "cleanup"
     ) -> ImageManifest:
-        return pipeline.build_and_publish(
-            target,
-            lock_file=lock,
-            out=tmp_path / out,
-            run=RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
+        run = Run(
+            *({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
             console=Console(said, plain=True, quiet=True),
-            rebuild=rebuild,
-            with_publish=with_publish,
-            on_error=on_error,
+            out=tmp_path / out,
         )
+        return pipeline.build(target, BuildOptions(lock, False, rebuild, with_publish, on_error), run)
 
     return built
 
@@ -230,30 +228,19 @@ def publish(
     numbers = itertools.count()
 
     def published(*, out: str = "out") -> ImageManifest:
-        return pipeline.publish_built(
-            target,
-            lock_file=tmp_path / "lock.json",
-            out=tmp_path / out,
-            run=RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T11:00:00Z", f"20261118t110000z-{next(numbers):06}"),
+        run = Run(
+            *({"HOME": str(tmp_path)}, {}, "2026-11-18T11:00:00Z", f"20261118t110000z-{next(numbers):06}"),
             console=Console(said, plain=True, quiet=True),
+            out=tmp_path / out,
         )
+        return pipeline.publish_built(target, tmp_path / "lock.json", run)
 
     return published
 
 
-@pytest.mark.parametrize(
-    ("verb", "policy", "targets"),
-    [
-        ("build", [], 1),
-        ("publish", [], 1),
-        # This policy is a rule about what the steps of every target download.
-        ("build", ["--set", "artifacts.allowed_hosts=[dl.k8s.io, github.com, www.cloudbase.it]"], 2),
-    ],
-)
+@pytest.mark.parametrize("verb", ["build", "publish"])
 def test_a_config_is_loaded_settled_and_evaluated_once(
     verb: str,
-    policy: list[str],
-    targets: int,
     world: World,
     build: Callable[..., ImageManifest],
     monkeypatch: pytest.MonkeyPatch,
@@ -283,13 +270,12 @@ def test_a_config_is_loaded_settled_and_evaluated_once(
         str(tmp_path / "lock.json"),
         "--out",
         str(tmp_path / "out"),
-        *policy,
     ]
     assert CliRunner().invoke(cli, argv, catch_exceptions=False).exit_code == 0
     assert world.plan is not None
     assert world.published == 1
     steps = {step.name for phase in world.plan.image.phases for step in phase.steps}
-    assert calls == {"read_config": 1, "settle_targets": 1, "evaluate_step": targets * len(steps)}
+    assert calls == {"read_config": 1, "settle_targets": 1, "evaluate_step": 2 * len(steps)}
 
 
 def _of_another_plan(report: dict[str, Any]) -> None:
@@ -565,8 +551,8 @@ def test_what_was_locked_is_counted(
     answer(monkeypatch, aws, look_up_base=lambda *_: known.base_images["aws"])
     one = dict(list(known.artifacts.items())[:1])
     monkeypatch.setattr(locking, "lock_artifacts", lambda *_, **__: one)
-    run = RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
-    locking.look_up([pipeline.prepare_target(loaded, "aws")], file, run=run, console=Console(said, plain=True))
+    run = Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", console=Console(said, plain=True))
+    locking.look_up([pipeline.prepare_target(loaded, "aws")], file, run)
     assert said.getvalue().endswith(f"Z locked 1 artifact and 1 base image in {file}\n")
 
 
@@ -578,11 +564,10 @@ def test_a_complete_lock_needs_no_credentials_of_registries(
     loaded, file = load(SHIPPED, *CREDENTIALS), tmp_path / "lock.json"
     target, known = pipeline.prepare_target(loaded, "aws"), make_lock(loaded)
     file.write_bytes(lock_bytes(known))
-    run = RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
-    console = Console(io.StringIO(), plain=True)
-    assert locking.look_up([target], file, run=run, console=console).lock.images == known.images
+    run = Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", console=Console(io.StringIO(), plain=True))
+    assert locking.look_up([target], file, run).lock.images == known.images
     with pytest.raises(ConfigError, match="APP_USER and APP_LOGIN must have the credentials"):
-        locking.upgrade([target], file, (), run=run, console=console)
+        locking.upgrade([target], file, (), run)
 
 
 def test_what_cannot_be_asked_is_a_warning(world: World, build: Callable[[], ImageManifest], said: io.StringIO) -> None:
@@ -682,7 +667,7 @@ def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(
 ) -> None:
     world.packer_fails = True
     with pytest.raises(BuildError):
-        build(on_error=OnError("abort"))
+        build(on_error="abort")
     [kept] = read_runs(tmp_path / "out", pytest.fail)
     assert kept.keeps_leftovers
     until = kept.entry.expires_at
@@ -743,19 +728,11 @@ def test_a_build_without_the_credentials_of_a_registry_fails_before_the_cloud_is
         load(SHIPPED, *CREDENTIALS),
         "aws",
     )
-    run = RunFacts({"APP_USER": "robot"}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-000000")
     console = Console(io.StringIO(), plain=True)
+    run = Run({"APP_USER": "robot"}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-0", console=console, out=tmp_path)
     for start in (
-        lambda: pipeline.build_and_publish(
-            *(target,),
-            lock_file=tmp_path / "l",
-            out=tmp_path,
-            run=run,
-            console=console,
-            rebuild=False,
-            with_publish=True,
-        ),
-        lambda: locking.look_up([target], tmp_path / "l", run=run, console=console),
+        lambda: pipeline.build(target, BuildOptions(tmp_path / "l"), run),
+        lambda: locking.look_up([target], tmp_path / "l", run),
     ):
         with pytest.raises(ConfigError, match=r"APP_LOGIN must have the credentials of registry\.example\.com"):
             start()

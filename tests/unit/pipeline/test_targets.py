@@ -19,12 +19,13 @@ from imagegen.fetch.lock import lock_bytes, read_lock
 from imagegen.leftovers.journal import Entry
 from imagegen.leftovers.sweep import Place
 from imagegen.plan import loading
-from imagegen.providers import RunFacts
+from imagegen.plan import target as plan_target
 from imagegen.providers.checks import WRONG, Check
 from imagegen.providers.provider import provider
 from imagegen.record import record
 from imagegen.record.manifest import ImageManifest
 from imagegen.record.store import LocalStore
+from imagegen.run import Run
 from tests.conftest import make_test_lock
 from tests.unit.record.test_manifest_store import manifest
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from imagegen.plan.loading import Loaded
     from imagegen.plan.resolve import Decision
+RUN = Run({}, {}, "", console=Console(io.StringIO(), plain=True))
 CONFIG = """\
 name: example
 windows: {release: "2022"}
@@ -191,7 +193,7 @@ def test_what_is_wrong_with_a_target_names_its_own_keys(loaded: Loaded, monkeypa
     cloud = dataclasses.replace(provider("aws"), quick_checks=lambda *_: [check])
     monkeypatch.setattr(doctor, "provider", lambda _: cloud)
     with pytest.raises(RefusedError) as refused:
-        doctor.reject_failed_checks(loaded.specs["prod"], RunFacts({}, {}, ""), Console(io.StringIO(), plain=True))
+        doctor.reject_failed_checks(loaded.specs["prod"], RUN)
     (problem,) = refused.value.problems
     assert (problem.message, problem.hint) == ("targets.prod.region is away", "choose another targets.prod.region")
 
@@ -199,10 +201,8 @@ def test_what_is_wrong_with_a_target_names_its_own_keys(loaded: Loaded, monkeypa
 @pytest.mark.parametrize(
     "doing",
     [
-        lambda target, folder, run, console: locking.look_up([target], folder / "lock.json", run=run, console=console),
-        lambda target, folder, run, console: pipeline.publish_built(
-            target, lock_file=folder / "known.json", out=folder, run=run, console=console
-        ),
+        lambda target, folder: locking.look_up([target], folder / "lock.json", RUN),
+        lambda target, folder: pipeline.publish_built(target, folder / "known.json", RUN),
     ],
     ids=["look up", "publish"],
 )
@@ -213,12 +213,12 @@ def test_an_error_of_a_cloud_names_the_targets_own_keys(
         raise PublishError("targets.aws.a is gone", hint="correct targets.aws.b", details=["or targets.aws.c"])
 
     cloud = dataclasses.replace(provider("aws"), look_up_base=refuse, find_built=refuse)
-    for module in (pipeline, record):
+    for module in (plan_target, record):
         monkeypatch.setattr(module, "provider", lambda _: cloud)
     (tmp_path / "known.json").write_bytes(lock_bytes(make_test_lock(loaded)))
     target = pipeline.prepare_target(loaded, "prod")
     with pytest.raises(PublishError) as refused:
-        doing(target, tmp_path, RunFacts({}, {}, ""), Console(io.StringIO(), plain=True))
+        doing(target, tmp_path)
     error = refused.value
     assert (error.message, error.hint, error.details) == (
         "targets.prod.a is gone",

@@ -15,6 +15,7 @@ from tests.conftest import REPOSITORY, load_today, make_test_lock
 
 if TYPE_CHECKING:
     from imagegen.fetch.lock import Lock
+    from imagegen.plan.target import PreparedTarget
 
 BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 APP, OLDER = "registry.example.com/app:1", "mcr.microsoft.com/windows/servercore:ltsc2019"
@@ -29,7 +30,7 @@ ISOLATED = (
 
 
 @functools.cache
-def prepared(*sets: str) -> tuple[pipeline.PreparedTarget, Lock]:
+def prepared(*sets: str) -> tuple[PreparedTarget, Lock]:
     loaded = load_today(BASE, *sets)
     return pipeline.prepare_target(loaded, "aws"), make_test_lock(loaded, "aws")
 

@@ -1,4 +1,4 @@
-"""Each folder of a plan is closed or says why it is open. The messages are in tests/errors/step-open-folders."""
+"""Each folder of a plan is closed or says why it is open. The messages are in tests/errors/plan.yaml."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from imagegen.config.node import Proxy
-from imagegen.fetch.connection import proxy_for
+from imagegen.fetch.http import proxy_for
 from imagegen.plan.context import download_proxy
 
 URL = "http://proxy.example.com:3128"

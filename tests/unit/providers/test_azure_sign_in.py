@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from imagegen.build.environment import build_environment
+from imagegen.build.process import build_environment
 from imagegen.providers import RunFacts
 from imagegen.providers.azure import checks
 from imagegen.providers.azure.settings import Settings

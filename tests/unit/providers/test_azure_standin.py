@@ -17,13 +17,13 @@ from imagegen.base.errors import RefusedError
 from imagegen.build.doctor import reject_failed_checks
 from imagegen.leftovers import sweep
 from imagegen.leftovers.journal import Entry, read_runs, recorded
-from imagegen.leftovers.recording import warn_of_leftovers
-from imagegen.providers import RunFacts
+from imagegen.leftovers.sweep import warn_of_leftovers
 from imagegen.providers.azure import provider
 from imagegen.providers.azure.settings import Settings
 from imagegen.rehearsal.clouds.azure.cloud import Azure, AzureOptions
 from imagegen.rehearsal.clouds.azure.options import ExistingGroup, GalleryDefinition
 from imagegen.rehearsal.network.messages import Request, parse_target
+from imagegen.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +53,8 @@ class Stage:
         monkeypatch.setattr(requests.Session, "request", self._answer)
 
     @property
-    def run(self) -> RunFacts:
-        return RunFacts(self.azure.credentials, {}, "2026-11-18T10:00:00Z", DEAD)
+    def run(self) -> Run:
+        return Run(self.azure.credentials, {}, "2026-11-18T10:00:00Z", DEAD, console=self.console)
 
     def ask(self, method: str, host: str, target: str, headers: dict[str, str], body: bytes) -> requests.Response:
         path, query = parse_target(target)
@@ -121,7 +121,7 @@ def test_a_build_for_another_kind_of_definition_is_refused_before_it_begins(
 ) -> None:
     stage = Stage(monkeypatch, **definition)
     with pytest.raises(RefusedError, match="azure would fail this build") as raised:
-        reject_failed_checks(spec_of(), stage.run, stage.console)
+        reject_failed_checks(spec_of(), stage.run)
     assert [message in problem.message for problem in raised.value.problems] == [True]
     assert raised.value.exit_code == 5
     assert [asked.partition(" ")[0] for asked in stage.asked if "management" in asked] == ["GET", "GET", "GET"]
@@ -129,7 +129,7 @@ def test_a_build_for_another_kind_of_definition_is_refused_before_it_begins(
 
 def test_a_build_that_may_fail_at_the_capture_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, security_type="TrustedLaunchSupported")
-    reject_failed_checks(spec_of(), stage.run, stage.console)
+    reject_failed_checks(spec_of(), stage.run)
     said = stage.said.getvalue()
     assert "warning: image definition gal/def: unknown: its security type is TrustedLaunchSupported" in said
 
@@ -139,7 +139,7 @@ def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stag
         gallery={"resource_group": "images", "name": "gal", "definition": "other"}, publish={"regions": ["westus9"]}
     )
     with pytest.raises(RefusedError) as raised:
-        reject_failed_checks(spec, stage.run, stage.console)
+        reject_failed_checks(spec, stage.run)
     assert [problem.file for problem in raised.value.problems] == [
         "image definition gal/other",
         "publish region westus9",
@@ -230,11 +230,11 @@ def journals_of(stage: Stage, out: Path) -> Callable[[], list[RecordedRun]]:
 def test_the_next_build_names_a_dead_runs_certificate_and_the_janitor_deletes_it(stage: Stage, tmp_path: Path) -> None:
     read = journals_of(stage, tmp_path)
     assert {put_secret(stage, name) for name in (SECRET, f"imagegen-{LIVING}", *OTHERS)} == {200}
-    warn_of_leftovers(tmp_path, stage.run, stage.console)
+    warn_of_leftovers(dataclasses.replace(stage.run, out=tmp_path))
     assert f"/vaults/{VAULT}/secrets/{SECRET}: `imagegen janitor" in stage.said.getvalue()
     assert LIVING not in stage.said.getvalue()
     soon = datetime.datetime(2026, 11, 18, 11, tzinfo=datetime.UTC)
-    swept = sweep.clean_up(sweep.places_of(read()), read, stage.run, soon, 50, stage.console)
+    swept = sweep.clean_up(sweep.places_of(read()), read, dataclasses.replace(stage.run, clock=lambda: soon), 50)
     assert [(outcome.leftover.name, outcome.is_removed) for outcome in swept.outcomes] == [
         (f"{VAULT}/{SECRET}", True),
         (f"{VAULT}/imagegen-{LIVING}", False),
@@ -249,7 +249,8 @@ def test_another_machine_deletes_a_certificate_when_no_build_can_need_it(
     put_secret(stage)
     place = provider.place(settings_of(key_vault=VAULT, build_resource_group="builds"), stage.run)
     now = datetime.datetime(2026, 11, day, tzinfo=datetime.UTC)
-    sweep.clean_up([sweep.Place("azure", "azure", place.model_dump())], list, stage.run, now, 50, stage.console)
+    run = dataclasses.replace(stage.run, clock=lambda: now)
+    sweep.clean_up([sweep.Place("azure", "azure", place.model_dump())], list, run, 50)
     assert list(secrets_left(stage)) == left
 
 

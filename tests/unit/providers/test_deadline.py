@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import azure.identity  # noqa: F401
 import botocore.httpsession
 import pytest
 
+from imagegen.base.console import Console
 from imagegen.base.errors import RefusedError
 from imagegen.leftovers import sweep
 from imagegen.providers import Remains, RunFacts, time_limits
@@ -23,6 +25,7 @@ from imagegen.providers.azure import checks, provider, source
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import UNKNOWN
 from imagegen.providers.time_limits import Deadline
+from imagegen.run import Run
 from tests.conftest import REPOSITORY, load_today
 from tests.unit.providers.test_azure_failures import ENVIRON, TOKEN, answered_by, of_json
 
@@ -157,7 +160,7 @@ def test_all_places_of_dead_runs_share_one_deadline(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sweep, "provider", lambda _: cloud)
     places = [sweep.Place("aws", "aws", {"region": region, "auth": {}}) for region in ("a", "b")]
     monkeypatch.setattr(sweep, "places_of", lambda _: places)
-    sweep.leftovers_of([], RunFacts({}, {}, ""), None, None)  # type: ignore[arg-type]  # no run is dead, and nothing is told
+    sweep.leftovers_of([], Run({}, {}, "", console=Console(io.StringIO(), plain=True)))
     assert len(given) == 2
     assert isinstance(given[0], Deadline)
     assert given[0] is given[1]

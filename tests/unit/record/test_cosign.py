@@ -12,11 +12,8 @@ import pytest
 
 from imagegen.base.errors import ToolError
 from imagegen.build.process import Completed
-from imagegen.record.attest import make_documents
-from imagegen.record.cosign import sign_with_cosign
-from imagegen.record.envelope import sign
-from imagegen.record.manifest_file import read_manifest
-from imagegen.record.statement import Statement, make_statement
+from imagegen.record.attest import Statement, make_documents, make_statement, sign, sign_with_cosign
+from imagegen.record.store import read_manifest
 from tests.attest_support import check, said, signing_key
 
 if TYPE_CHECKING:

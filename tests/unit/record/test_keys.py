@@ -5,11 +5,18 @@ from __future__ import annotations
 import base64
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, x25519
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from imagegen.base.errors import ConfigError
-from imagegen.record.keys import read_signing_key, read_verifying_key
+from imagegen.record.attest import read_signing_key, read_verifying_key
 from tests.attest_support import KINDS, private_pem, public_pem, signing_key
 
 
@@ -100,3 +107,18 @@ def test_a_file_that_cannot_verify_is_refused(data: bytes, message: str, hint: s
         read_verifying_key(data, "a.pub")
     assert message in refused.value.message
     assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signature_that_another_program_made_in_the_way_of_sigstore_is_verified(kind: str) -> None:
+    """As an earlier version of imagegen did."""
+    match load_pem_private_key(private_pem(kind), None):
+        case ed25519.Ed25519PrivateKey() as key:
+            signature = key.sign(b"data")
+        case ec.EllipticCurvePrivateKey() as key:
+            signature = key.sign(b"data", ec.ECDSA(SHA256()))
+        case rsa.RSAPrivateKey() as key:
+            signature = key.sign(b"data", padding.PKCS1v15(), SHA256())
+        case other:
+            pytest.fail(f"{other} is not supported")
+    assert read_verifying_key(public_pem(kind), "key.pub").has_signed(b"data", signature)

@@ -14,9 +14,9 @@ import pydantic
 import pytest
 
 from imagegen.base.errors import ConflictError
-from imagegen.build.folders import BuildFolder
-from imagegen.build.toolchain import Plugin as InstalledPlugin
-from imagegen.build.toolchain import Toolchain
+from imagegen.build.packer import BuildFolder
+from imagegen.build.tools import Plugin as InstalledPlugin
+from imagegen.build.tools import Toolchain
 from imagegen.fetch.lock import Lock, LockedArtifact, LockedBase, LockedIssuer, LockedSignature
 from imagegen.fetch.request import ArtifactRequest
 from imagegen.plan.model import (

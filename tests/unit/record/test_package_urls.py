@@ -2,77 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from imagegen.catalog.facts import table
+from imagegen.catalog.products import find_products
 from imagegen.record.manifest import RecordedArtifact
-from imagegen.record.package_urls import artifact_purl, find_release, image_purl
+from imagegen.record.sbom import artifact_purl, find_release, image_purl
 
 SHA = "ab" * 32
 
 
-def artifact(url: str, release: str | None = None) -> RecordedArtifact:
-    return RecordedArtifact(url=url, sha256=SHA, size=1, release=release)
+def artifact(
+    url: str, release: str | None = None, product: str | None = None, version: str = "1.2.3"
+) -> RecordedArtifact:
+    return RecordedArtifact(url=url, sha256=SHA, size=1, release=release, product=product, version=version)
 
 
-def releases() -> list[str]:
-    """Every address of a release that the catalogue lists."""
-    tables: dict[str, dict[str, dict[str, Any]]] = {
-        part: table("releases")[part] for part in ("archives", "folders", "packages")
-    }
-    rows = [row for part in tables.values() for row in part.values()]
-    return [f"{row['address']}/{row.get('file', 'a.exe')}" for row in rows]
-
-
-@pytest.mark.parametrize("address", sorted(set(releases())))
-def test_the_maker_of_every_release_is_known(address: str) -> None:
-    known = artifact(address.replace("{version}", "1.2.3").replace("{version_with_underscores}", "1_2_3"))
+@pytest.mark.parametrize("product", [product.name for product in find_products()])
+def test_the_maker_of_every_release_is_known(product: str) -> None:
+    known = artifact("https://public.example/a.zip", product=product)
     found = find_release(known)
     assert found is not None
     assert str(artifact_purl("name", known)) == found.purl
-    assert "1.2.3" in found.version
-    assert found.version in found.purl
+    assert (found.version, "1.2.3" in found.purl) == ("1.2.3", True)
     assert found.supplier
     assert found.licence
 
 
-@pytest.mark.parametrize(
-    ("url", "purl"),
-    [
-        (
-            "https://github.com/containerd/containerd/releases/download/v2.3.4/containerd-2.3.4-windows-amd64.tar.gz",
-            "pkg:github/containerd/containerd@v2.3.4",
-        ),
-        ("https://dl.k8s.io/v1.36.4/kubernetes-node-windows-amd64.tar.gz", "pkg:github/kubernetes/kubernetes@v1.36.4"),
-        ("https://dl.k8s.io/release/v1.37.0-rc.1/bin/windows/amd64/kubelet.exe", "kubernetes@v1.37.0-rc.1"),
-        (
-            "https://raw.githubusercontent.com/microsoft/SDN/242fb0c3190dbb08d7f9406727be18322218e537/Kubernetes/x.ps1",
-            "pkg:github/microsoft/sdn@242fb0c3190dbb08d7f9406727be18322218e537",
-        ),
-        (
-            "https://github.com/ovn-kubernetes/ovn-kubernetes/releases/download/v1.2.0/hybrid-overlay-node.exe",
-            "pkg:github/ovn-kubernetes/ovn-kubernetes@v1.2.0",
-        ),
-        ("https://github.com/containerd/containerd/releases/download/2.3.4/x.tar.gz", "pkg:generic/name?checksum="),
-        ("https://evil.example.com/containerd/releases/download/v2.3.4/x.tar.gz", "pkg:generic/name?checksum="),
-        ("https://evil.example.com/dl.k8s.io/v1.36.4/x", "pkg:generic/name?checksum="),
-    ],
-)
-def test_an_address_names_the_release(url: str, purl: str) -> None:
-    assert purl in str(artifact_purl("name", artifact(url)))
-
-
 PUBLIC = "https://dl.k8s.io/release/v1.36.4/bin/windows/amd64/kubelet.exe"
+RELEASE = {"product": "kubernetes", "version": "1.36.4"}
 
 
 def test_a_mirror_has_the_public_bytes_and_an_override_has_its_own() -> None:
-    mirrored = artifact("https://mirror.example.com/a/dl.k8s.io/release/v1.36.4/bin/windows/amd64/kubelet.exe", PUBLIC)
+    url = "https://mirror.example.com/a/dl.k8s.io/release/v1.36.4/bin/windows/amd64/kubelet.exe"
+    mirrored = artifact(url, PUBLIC, **RELEASE)
     assert str(artifact_purl("kubelet", mirrored)) == "pkg:github/kubernetes/kubernetes@v1.36.4"
-    own = artifact_purl("kubelet", artifact("https://own.example.com/kubelet.exe", PUBLIC))
+    own = artifact_purl("kubelet", artifact("https://own.example.com/kubelet.exe", PUBLIC, **RELEASE))
     assert (own.type, own.name, own.version) == ("generic", "kubelet", "1.36.4")
     assert own.qualifiers == {"checksum": f"sha256:{SHA}", "download_url": "https://own.example.com/kubelet.exe"}
+
+
+def test_an_artifact_without_a_product_is_a_generic_package() -> None:
+    """One of the config, or of an older manifest. Nothing is concluded from its URL."""
+    assert find_release(artifact(PUBLIC)) is None
+    assert artifact_purl("kubelet", artifact(PUBLIC)).type == "generic"
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import codecs
 import json
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen.fetch.lock import Lock, lock_bytes
+from imagegen.record import sbom
 from tests.attest_support import OTHER, Proof, check, fill, said, sha256_of
 
 if TYPE_CHECKING:
@@ -98,6 +100,11 @@ def test_a_value_that_no_document_can_have_is_refused(proof: Proof, change: Chan
     assert first.startswith(f"manifest.json: {expected}")
 
 
+def serial(manifest_sha256: str) -> str:
+    """The serial number of the SBOM of a manifest."""
+    return uuid.uuid5(sbom._SERIAL_NUMBERS, manifest_sha256).urn
+
+
 def test_a_manifest_that_was_changed_after_it_was_attested_is_refused(proof: Proof) -> None:
     before = sha256_of(proof.manifest)
     proof.change(proof.manifest, lambda it: it["inputs"]["artifacts"]["nssm"].update(sha256=OTHER))
@@ -110,8 +117,10 @@ def test_a_manifest_that_was_changed_after_it_was_attested_is_refused(proof: Pro
             f"manifest.provenance.json: subject[manifest.json].digest.sha256: is {before}, {SAYS} {now}",
         ],
         "sbom": [
-            f"manifest.cdx.json: components.artifact/nssm.sha256[0]: is {nssm}, {SAYS} {OTHER}",
-            f"manifest.cdx.json: image.imagegen:manifest-sha256: is {before}, {SAYS} {now}",
+            f"manifest.cdx.json: components[nssm].externalReferences[0].hashes[0].content: is {nssm}, {SAYS} {OTHER}",
+            f"manifest.cdx.json: components[nssm].hashes[0].content: is {nssm}, {SAYS} {OTHER}",
+            f"manifest.cdx.json: metadata.component.imagegen:manifest-sha256: is {before}, {SAYS} {now}",
+            f"manifest.cdx.json: serialNumber: is {serial(before)}, {SAYS} {serial(now)}",
         ],
     }
 
@@ -119,7 +128,8 @@ def test_a_manifest_that_was_changed_after_it_was_attested_is_refused(proof: Pro
 # The SBOM. Without an attestation nothing has its digest.
 
 WINDOWS = 11
-SHIM = "containerd-shim-runhcs-v1.exe"
+SHIM = "components[containerd].components[C:\\Program Files\\containerd\\containerd-shim-runhcs-v1.exe"
+PRODUCT = "components[Windows Server 2022 Datacenter]"
 HASH = {"alg": "SHA-256", "content": OTHER}
 
 
@@ -128,38 +138,47 @@ HASH = {"alg": "SHA-256", "content": OTHER}
     [
         (
             lambda it: it["components"][0]["hashes"][0].update(content=OTHER),
-            "components.artifact/cloudbase-init.sha256[0]: is ",
+            "components[cloudbase-init].hashes[0].content: is ",
         ),
         (
             lambda it: it["components"][0]["externalReferences"][0].update(url="https://evil.example.com"),
-            "components.artifact/cloudbase-init.url[0]: is https://evil.example.com, but",
+            "components[cloudbase-init].externalReferences[0].url: is https://evil.example.com, but",
         ),
-        (lambda it: it["components"][0].pop("hashes"), "components.artifact/cloudbase-init.sha256[0]: is missing"),
-        (lambda it: it["components"].pop(0), "components.artifact/cloudbase-init.sha256[0]: is missing"),
-        (lambda it: it["components"].append(it["components"][0]), "count: is 13, but the manifest says 12"),
+        (lambda it: it["components"][0].pop("hashes"), "components[cloudbase-init].hashes[0].alg: is missing"),
+        (lambda it: it["components"].pop(0), "components[cloudbase-init].bom-ref: is missing"),
+        (
+            lambda it: it["components"].append(it["components"][0]),
+            "components[cloudbase-init (2)].bom-ref: is ",
+        ),
         (
             lambda it: it["components"][1]["components"][0]["hashes"][0].update(content=OTHER),
-            f"components.artifact/containerd.files.C:\\Program Files\\containerd\\{SHIM}[0]: is {OTHER}, but",
+            f"{SHIM}].hashes[0].content: is {OTHER}, but",
         ),
         (
             lambda it: it["components"][1].pop("components"),
-            "components.artifact/containerd.file count: is missing, but the manifest says 3",
+            f"{SHIM}].bom-ref: is missing",
         ),
         (
             lambda it: it["components"][1]["components"].append(it["components"][1]["components"][0]),
-            "components.artifact/containerd.file count: is 4, but the manifest says 3",
+            f"{SHIM} (2)].bom-ref: is artifact/",
         ),
         (
             lambda it: it["components"].append({"type": "file", "name": "more", "hashes": [HASH]}),
-            f"components.more.sha256[0]: is {OTHER}, but the manifest has no such value",
+            "components[more].hashes[0].alg: is SHA-256, but the manifest has no such value",
         ),
         (
             lambda it: it["components"][WINDOWS].update(version="10.0.20348.1"),
-            "components.windows.version: is 10.0.20348.1, but the manifest says 10.0.20348.5499",
+            f"{PRODUCT}.version: is 10.0.20348.1, but the manifest says 10.0.20348.5499",
         ),
-        (lambda it: it["metadata"]["component"].update(name="other"), "image.name: is other, but the manifest says"),
-        (lambda it: it.update(vulnerabilities=[]), "vulnerabilities: unknown key"),
-        (lambda it: it["components"][0].update(type="library"), "components.0.type: must be 'operating-system'"),
+        (
+            lambda it: it["metadata"]["component"].update(name="other"),
+            "metadata.component.name: is other, but the manifest says",
+        ),
+        (lambda it: it.update(vulnerabilities=[]), "vulnerabilities: is [], but the manifest has no such value"),
+        (
+            lambda it: it["components"][WINDOWS].update(type="library"),
+            f"{PRODUCT}.type: is",
+        ),
     ],
 )
 def test_an_sbom_of_something_else_is_refused(proof: Proof, change: Change, expected: str) -> None:
@@ -174,10 +193,11 @@ def test_an_sbom_of_something_else_is_refused(proof: Proof, change: Change, expe
     [
         ("x", "is not valid JSON: "),
         ('{"version": 1, "version": 2}', "is not valid JSON: duplicate key 'version'"),
-        ("[]", "must be a valid dictionary or instance of Sbom"),
+        ("[]", "is not an SBOM in the form of CycloneDX"),
+        ('{"components": [], "x": ' + "[" * 900 + "]" * 900 + "}", "is nested too deeply"),
         (65 * 2**20, "the file is too large"),
     ],
-    ids=["nonsense", "twice", "list", "large"],
+    ids=["nonsense", "twice", "list", "deep", "large"],
 )
 def test_an_sbom_that_is_none_is_refused(proof: Proof, text: str | int, expected: str) -> None:
     proof.files.attestation.unlink()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import pipeline
-from imagegen.cli.verbs.plan import plan_lines
+from imagegen.cli.verbs.plans import plan_lines
 from imagegen.render import guest_plan
 
 if TYPE_CHECKING:

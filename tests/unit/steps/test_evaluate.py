@@ -432,9 +432,24 @@ def test_a_component_has_a_version(step: Callable[..., Step], given: str) -> Non
         evaluate_step(step(f"- feature: {{name: Hyper-V}}\n  {given}\n"), CONTEXT, {})
     message = "must have both component and version, or neither"
     assert [problem.message for problem in caught.value.problems] == [message]
-    artifact = f"{{url: https://example.com/x, override: x_url, {given}}}"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("url: https://example.com/x, override: x_url, component: x", "must have version with component"),
+        ("url: https://example.com/x, override: x_url, release: v1", "must have product with release and values"),
+        ("url: https://example.com/x, product: crictl, version: '1'", "must have either product or url"),
+        ("override: x_url, product: crictl, version: '1'", "must have either product or override"),
+        ("product: crictl", "must have version with product"),
+        ("product: crictle, version: '1'", 'unknown product "crictle" (known: calico, '),
+        ("product: crictl, version: '1', path: x.exe", "must have either url, or base and path"),
+        ("product: kubernetes, version: '1'", "must have either url, or base and path"),
+    ],
+)
+def test_an_artifact_has_a_product_or_an_address(step: Callable[..., Step], given: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        step("[]", artifacts=f"{{x: {artifact}}}")
+        step("[]", artifacts=f"{{x: {{{given}}}}}")
     assert message in caught.value.problems[0].message
 
 

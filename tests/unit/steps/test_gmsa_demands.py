@@ -11,7 +11,7 @@ from imagegen.base import contents
 from imagegen.config.model import ImageConfig
 from imagegen.config.yaml import Document
 from imagegen.plan.context import evaluate_steps
-from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.releases import find_published
 from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
 
@@ -60,7 +60,7 @@ def test_the_plugin_comes_from_its_archive(gmsa: dict[str, Any], version: str) -
         request = step.requests["gmsa-plugin"]
         assert (request.url, request.form) == (url, "archive")
         assert step.components == (("gmsa", version),)
-        published = catalogued_releases().find(request.published)
+        published = find_published(step.step, request)
         assert published is not None
         members = {draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
         assert members == set(published.release.members)

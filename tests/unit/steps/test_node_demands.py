@@ -15,7 +15,7 @@ from imagegen.config.own_files import OwnFile
 from imagegen.config.yaml import Document, dotted
 from imagegen.plan.context import evaluate_steps
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
-from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.releases import find_published
 from imagegen.settle.spec import settle
 from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import load_steps
@@ -180,7 +180,8 @@ def test_kubelets_log_runner_comes_from_a_release_that_has_it(kubernetes: str, r
         assert {name: requests[name].url for name in folders} == {
             name: f"{folder}/{name}.exe" for name, folder in folders.items()
         }
-        assert catalogued_releases().find(requests["kube-log-runner"].published) is not None
+        (step,) = [step for step in steps if step.step.name == "kubernetes"]
+        assert find_published(step.step, requests["kube-log-runner"]) is not None
 
 
 PROGRAMS = ("kubeadm", "kubectl", "kubelet", "kube-log-runner")
@@ -225,7 +226,7 @@ def test_the_tarball_has_the_programs_that_are_taken_from_it(kubernetes: str) ->
         assert request.url == f"{folder}/kubernetes-node-windows-amd64.tar.gz"
         assert request.form == "archive"
         assert step.components == (("kubernetes", kubernetes),)
-        published = catalogued_releases().find(request.published)
+        published = find_published(step.step, request)
         assert published is not None
         taken = {draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
         assert taken <= set(published.release.members)
@@ -243,7 +244,7 @@ def test_kubelet_under_nssm_is_no_service_itself() -> None:
     (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
     assert (service["command"], service["start"]) == (r"C:\k\nssm.exe", "automatic")
     request = step.requests["nssm"]
-    published = catalogued_releases().find(request.published)
+    published = find_published(step.step, request)
     assert published is not None
     assert request.form == "archive"
     assert "nssm-2.24/win64/nssm.exe" in published.release.members
@@ -404,21 +405,6 @@ def test_csi_proxy_is_a_service_with_a_closed_log() -> None:
     assert (service["start"], service["state"], service["recovery"]["restart_after_s"]) == ("automatic", "running", 10)
     (kubernetes,) = [step for step in steps if step.step.name == "kubernetes"]
     assert rf"104857600 5 {folder}\csi-proxy.log".encode() in kubernetes.texts["files/kubernetes/rotated-logs.txt"]
-
-
-@pytest.mark.parametrize("version", ["1.1.2-hotfix.20230807", "1.3.0"])
-def test_csi_proxy_comes_from_its_archive(version: str) -> None:
-    own = "https://artifacts.example.com/csi-proxy.tgz"
-    public = f"https://packages.aks.azure.com/csi-proxy/v{version}/binaries/csi-proxy-v{version}.tar.gz"
-    for overrides, url in (({}, public), ({"csi_proxy_url": own}, own)):
-        steps = evaluated("1.36.4", "2.3.4", csi_proxy={"version": version}, overrides=overrides)
-        (step,) = [step for step in steps if step.step.name == "csi-proxy"]
-        request = step.requests["csi-proxy"]
-        assert (request.url, request.form) == (url, "archive")
-        assert step.components == (("csi_proxy", version),)
-        published = catalogued_releases().find(request.published)
-        assert published is not None
-        assert "bin/csi-proxy.exe" in published.release.members
 
 
 def test_the_service_manager_is_patient_at_first_boot() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.releases import find_published
 from tests.unit.steps.test_node_demands import evaluated
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_the_zip_comes_from_the_tag_of_its_version(version: str | None, tag: str
         request = step.requests["openssh"]
         assert (request.url, request.form) == (url, "archive")
         assert step.components == (("openssh", version or "10.0.0.0p2"),)
-        published = catalogued_releases().find(request.published)
+        published = find_published(step.step, request)
         assert published is not None
         (archive,) = [draft.fields for draft in step.drafts if draft.kind == "archive"]
         assert (archive["into"], archive["strip"]) == (PROGRAMS, 1)
@@ -64,3 +64,28 @@ def test_the_zip_gets_its_source_of_events() -> None:
     (expression,) = command["unless"]["matches"]
     listed = [bool(re.search(expression, said)) for said in ("A\r\nOpenSSH\r\nB\r\n", "OpenSSH-Other\r\n", "")]
     assert (command["unless"]["arguments"], listed) == ("ep", [True, False, False])
+
+
+@pytest.mark.parametrize("asked", [CAPABILITY, ZIP])
+def test_sshd_is_not_started_in_the_build(asked: dict[str, Any]) -> None:
+    """It would make the keys of the host, and every node would have them if sealing failed to delete them."""
+    ((_, service),) = [item for item in found(asked) if item[0] == "service"]
+    assert (service["name"], service["start"], service.get("state")) == ("sshd", "automatic", None)
+
+
+@pytest.mark.parametrize(("asked", "port"), [(CAPABILITY, 22), ({"port": 2222}, 2222), (ZIP, 22)])
+def test_sshd_reads_the_keys_that_cloudbase_init_writes(asked: dict[str, Any], port: int) -> None:
+    """Also those of administrators, whose keys Windows' own configuration takes from another file (B11)."""
+    text = ssh_step(asked).texts["files/ssh/sshd_config"].decode()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines == [
+        f"Port {port}",
+        "PubkeyAuthentication yes",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        # CVE-2023-48795.
+        "Ciphers -chacha20-poly1305@openssh.com",
+        "MACs -*-etm@openssh.com",
+        "AuthorizedKeysFile .ssh/authorized_keys",
+        "Subsystem sftp sftp-server.exe",
+    ]

@@ -8,7 +8,7 @@ import pytest
 
 from imagegen.rehearsal.machine.wins import list_programs
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
-from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.rehearsal.releases import find_published
 from tests.samples_support import CASES, make, texts
 from tests.unit.steps.test_node_demands import evaluated
 
@@ -38,7 +38,7 @@ def test_wins_comes_from_its_release(version: str) -> None:
             (draft.kind, draft.fields) for draft in step.drafts
         ]
         assert step.components == (("wins", version),)
-        assert catalogued_releases().find(request.published) is not None
+        assert find_published(step.step, request) is not None
 
 
 KUBE_PROXY = r"C:\k\kube-proxy\kube-proxy.exe"

@@ -9,8 +9,8 @@ import pytest
 from imagegen import pipeline
 from imagegen.base.errors import ExitCode
 from imagegen.providers.registry import PROVIDERS
-from imagegen.trust.publishers import LockedDownloads
-from imagegen.trust.signature_request import SignatureError
+from imagegen.trust.record import SignatureError
+from imagegen.trust.scripts import LockedDownloads
 from tests.signing_support import make_signed_lock, sign_all, sign_scripts_by, signers, write_config
 
 if TYPE_CHECKING:

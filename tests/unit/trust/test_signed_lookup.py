@@ -15,11 +15,13 @@ from imagegen.base.console import Console
 from imagegen.base.errors import ConfigError, VerificationError
 from imagegen.fetch.cache import Cache
 from imagegen.fetch.download import Download, Fetched
+from imagegen.fetch.http import Answer, Web
 from imagegen.fetch.lock import WHOLE_FILE, Lock, LockedIssuer
 from imagegen.fetch.lookup import KEEP, Refresh, Sources, lock_artifacts, verify_signatures
 from imagegen.fetch.request import ArtifactRequest
-from imagegen.oci.image_lookup import Answer
-from imagegen.trust.signature_request import SignatureError, SignaturePolicy, SignatureRequest
+from imagegen.trust.judge import SignaturePolicy
+from imagegen.trust.policy import SignatureRequest
+from imagegen.trust.record import SignatureError
 from tests.authenticode.pki import LATER, make_root, make_signer, pki
 from tests.authenticode.signing import sign_pe
 from tests.authenticode.support import changed, fixture, trust
@@ -85,7 +87,11 @@ class World:
         console = Console(io.StringIO(), plain=True)
         policy = SignaturePolicy(requests, roots, self.load) if requests else None
         return Sources(
-            environ={}, cache=self.cache, ask=lambda *_: Answer(404, {}, b""), console=console, signatures=policy
+            web=Web(environ={}),
+            cache=self.cache,
+            ask=lambda *_: Answer(404, {}, b""),
+            console=console,
+            signatures=policy,
         )
 
     def lock(

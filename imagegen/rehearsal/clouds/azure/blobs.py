@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.clouds.azure.login import Application
 
 AUDIENCE: Final = "https://storage.azure.com"
-_KEY_INFO: Final = re.compile(r"<KeyInfo><Start>([^<]+)</Start><Expiry>([^<]+)</Expiry></KeyInfo>")
+_KEY_INFO: Final = re.compile(r"(?:<\?xml[^>]*>\s*)?<KeyInfo><Start>([^<]+)</Start><Expiry>([^<]+)</Expiry></KeyInfo>")
 _REQUIRED: Final = (
     *("sv", "sp", "st", "se", "spr", "sr", "sig"),
     *("skoid", "sktid", "skt", "ske", "sks", "skv"),
@@ -87,6 +87,7 @@ def _time(text: str) -> datetime.datetime:
 
 
 def _refuse(status: int, code: str) -> Response:
-    text = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{code.partition(":")[0]}</Code></Error>'
-    headers = (("Content-Type", "application/xml"), ("x-ms-error-code", code.partition(":")[0]), _REQUEST_ID)
+    name = code.partition(":")[0]
+    text = f'<?xml version="1.0" encoding="utf-8"?><Error><Code>{name}</Code><Message>{code}</Message></Error>'
+    headers = (("Content-Type", "application/xml"), ("x-ms-error-code", name), _REQUEST_ID)
     return Response(status, text.encode(), headers, note=f"blob:{code}")
