@@ -93,9 +93,10 @@ test: check check-rehearsal ## Run all tests: the fast ones, then whole rehearsa
 	$(IMAGEGEN) tools
 	$(PYTEST) -q -n 4 -m e2e
 
-.PHONY: losses
-losses: $(STAMP) ## Take each resource out of the plans, build, boot a node, and check what it lost.
-	$(PYTEST) -q -n 2 tests/losses/losses.py
+# Each image is booted, and random tests run thousands of examples.
+.PHONY: nightly-tests
+nightly-tests: $(STAMP) ## Boot a node from every kind of image, and run the random tests with all their examples.
+	IMAGEGEN_NIGHTLY=1 $(PYTEST) -q -n 2 -m e2e tests/e2e/test_boot_matrix.py tests/e2e/test_random_faults.py tests/unit/config/test_generated_configs.py
 
 .PHONY: archive-mutants
 archive-mutants: $(STAMP) ## Change 2,000 archives at random, and compare what is read with what bsdtar unpacks.
@@ -110,6 +111,10 @@ golden: $(STAMP) ## Rewrite the golden files that differ. Read the diff before y
 .PHONY: figures
 figures: $(STAMP) ## Count the figures in docs/figures.md.
 	$(BIN)/python tests/bench/structure.py
+
+.PHONY: windows-cases
+windows-cases: $(STAMP) ## Render the cases for Windows to OUT, an empty folder. Needs Go. See tests/windows/README.md.
+	@$(BIN)/python -m tests.windows.render $(OUT)
 
 # For maintainers. ANSWERS is a folder of saved answers; without it, the command shows how to save them.
 ANSWERS ?=

@@ -138,7 +138,7 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     }
     values = {
         "image": _image_values(plan, cloud.image_tags(plan.settings, plan.image.versions)),
-        "guest": _guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),
+        "guest": guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),
         "timeouts": {name: f"{minutes}m" for name, minutes in plan.build.timeouts_min.items()},
         plan.image.provider: source,
     }
@@ -181,7 +181,8 @@ def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:
     }
 
 
-def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, object]:
+def guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, object]:
+    """The values of the HCL variable `guest`: the paths on the machine, and the command lines that Packer sends."""
     # A policy of the machine decides over the option. Without it, Windows Server's own policy runs the first script.
     policy = "" if plan.build.all_signed else "-ExecutionPolicy Bypass "
     powershell = f"powershell.exe -NoProfile -NonInteractive {policy}-File"

@@ -20,7 +20,6 @@ import hypothesis
 import pytest
 
 from imagegen import pipeline
-from imagegen.base import contents
 from imagegen.base.contents import SHIPPED, Contents
 from imagegen.config import yaml
 from imagegen.fetch.http import Answer
@@ -37,10 +36,9 @@ from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.network.image_mirror import make_image_mirror
 from imagegen.rehearsal.network.registries import Registries
 from imagegen.steps import evaluate
-from imagegen.steps import model as steps_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from botocore.awsrequest import AWSResponse
 
@@ -98,36 +96,6 @@ def pytest_sessionfinish() -> None:
 
 
 _SHIPPED_STEPS = REPOSITORY / "ansible-win"
-_load_step = steps_model._load_step
-_load_shipped_step = functools.cache(_load_step)
-
-
-def _load_step_once(folder: Path, shown_as: str) -> steps_model.Step:
-    """The repository stays as it is while tests run: its steps are read once. Steps of a test's own are read anew,
-    unless they are links to those of the repository."""
-    real = folder.resolve() if folder.is_symlink() else folder
-    return _load_shipped_step(real, shown_as) if real.is_relative_to(_SHIPPED_STEPS) else _load_step(folder, shown_as)
-
-
-steps_model._load_step = _load_step_once
-_check_folders, _read_folder = steps_model.check_folders, contents.read_folder
-_check_shipped_folders = functools.cache(_check_folders)
-_read_shipped_folder = functools.cache(_read_folder)
-
-
-def _check_folders_once(roots: Sequence[contents.StepRoot]) -> list[contents.StepRoot]:
-    is_shipped = tuple(roots) == SHIPPED.step_roots
-    return list(_check_shipped_folders(SHIPPED.step_roots)) if is_shipped else _check_folders(roots)
-
-
-def _read_folder_once(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:
-    is_shipped = folder.is_relative_to(contents.PACKER)
-    return dict(_read_shipped_folder(folder, pattern)) if is_shipped else _read_folder(folder, pattern)
-
-
-for _module in (loading, steps_model):
-    vars(_module)["check_folders"] = _check_folders_once
-vars(pipeline)["read_folder"] = _read_folder_once
 # A document and a stand-in follow from their text and their record, and nobody changes them: tests have the same ones
 # again and again.
 yaml._parse = functools.lru_cache(maxsize=512)(yaml._parse)

@@ -1,6 +1,5 @@
 """Whether a machine that was started from an image came up as a node.
 
-`facts.py`: what somebody found on the machine and around it. `judge.py`: what must be so, by `checks/`, and the
-verdict. Neither knows where the facts come from: a rehearsal takes them from its model machine, and a real machine can
-be asked too.
+`node.py`: what can be read of a machine. `judge.py`: the one list of checks, each a function of such a machine. Neither
+knows what the machine is: a rehearsal answers from its model machine, and a real machine can be asked too.
 """

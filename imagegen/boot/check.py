@@ -1,13 +1,24 @@
 """A check of a machine that came up as a node: it judges one thing."""
 
-import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Final
+from __future__ import annotations
 
-from imagegen.boot.facts import Finding, NodeFacts
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from imagegen.boot.node import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from imagegen.boot.node import Node
+    from imagegen.settle.spec import Spec
 
 # How many of many findings a reason names.
 _NAMED: Final = 3
+
+
+def _always(_: Spec) -> bool:
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,9 +28,9 @@ class Check:
     name: str
     passes: str
     """What is so, in a few words."""
-    find: Callable[[NodeFacts], Iterable[Finding]]
+    find: Callable[[Node], Iterable[Finding]]
     """The reasons why it is not so."""
-    applies: Callable[[NodeFacts], bool] = lambda _: True
+    applies: Callable[[Spec], bool] = _always
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,12 +1,19 @@
 """The folders of a node that are closed, and the rights in them that an image gives on purpose."""
 
+from __future__ import annotations
+
 import dataclasses
 import ntpath
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from imagegen.boot.facts import Access
+from imagegen.catalog.facts import paths
 from imagegen.steps.accounts import TRUSTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from imagegen.boot.node import Access
+    from imagegen.settle.spec import Spec
 
 _READ: Final = frozenset({"Read", "ReadAndExecute"})
 _CREATE: Final = _READ | {"CreateFiles, AppendData"}
@@ -80,6 +87,11 @@ _ELSEWHERE: Final = (
     *(Guarded(rf"{_SSH}\{name}", _NONE) for name in _SSH_SECRETS),
     Guarded(_RELEASE_RECORD, _NONE),
 )
+
+
+def layout_of(spec: Spec) -> dict[str, str]:
+    """The image's folders by name."""
+    return {**paths(), "kubernetes": spec.config.kubernetes.install_path}
 
 
 def list_guarded(layout: Mapping[str, str]) -> tuple[Guarded, ...]:

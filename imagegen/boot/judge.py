@@ -4,47 +4,35 @@ row of docs/reality.md that explains it, where there is one.
 The checks are in the order in which a node comes up, and so are the reasons of a check: a cause is before its effects.
 """
 
-from typing import Final
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
+from imagegen.boot import cloudbase_init, kubernetes, pods, record, traces, windows
 from imagegen.boot.check import Verdict
-from imagegen.boot.checks import (
-    docker,
-    first_boot,
-    gmsa,
-    hyper_v,
-    images,
-    network,
-    node,
-    sealing,
-    services,
-    ssh,
-    traces,
-    updates,
-    windows,
-    wins,
-)
-from imagegen.boot.facts import NodeFacts
-from imagegen.boot.guarded import Guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from imagegen.boot.node import Node
 
 CHECKS: Final = (
-    *first_boot.CHECKS,
+    cloudbase_init.SETUP,
+    *cloudbase_init.CHECKS,
     *windows.CHECKS,
-    *updates.CHECKS,
-    *hyper_v.CHECKS,
-    *docker.CHECKS,
-    *node.CHECKS,
-    *network.CHECKS,
-    *services.CHECKS,
-    *images.CHECKS,
-    *wins.CHECKS,
-    *gmsa.CHECKS,
-    *ssh.CHECKS,
+    *kubernetes.CHECKS,
+    *pods.CHECKS,
     *traces.CHECKS,
-    *sealing.CHECKS,
+    *record.CHECKS,
 )
 
 
-def judge(facts: NodeFacts, guarded: tuple[Guarded, ...]) -> list[Verdict]:
+NAMES: Final = tuple(check.name for check in CHECKS)
+
+
+def judge(node: Node, only: Container[str] = NAMES) -> list[Verdict]:
     """Make every check that applies. If Windows Setup did not end, nothing else can be judged."""
-    checks = CHECKS[:1] if facts.setup.failure else (*CHECKS, traces.make_folder_check(guarded))
-    return [Verdict(check, tuple(check.find(facts))) for check in checks if check.applies(facts)]
+    checks = (cloudbase_init.SETUP,) if node.first.setup_failure else CHECKS
+    return [
+        Verdict(check, tuple(check.find(node))) for check in checks if check.name in only and check.applies(node.spec)
+    ]

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
-from imagegen.boot.facts import Finding, PluginEnd
+from imagegen.boot.node import Finding
+
+PluginEnd = Literal["done", "failed", "not run"]
 
 USER_DATA: Final = "UserDataPlugin"
 _KEYS: Final = "SetUserSSHPublicKeysPlugin"

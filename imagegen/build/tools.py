@@ -7,6 +7,7 @@ Nothing in the cache is partial or unverified. Touches the network, the cache fo
 
 import collections
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -443,8 +444,12 @@ class _Search:
     def _with_plugins(self, packer: Path, version: str, seen: _Found) -> _Found:
         context = self.context
         missing: tuple[NeededPlugin, ...] = ()
-        for environ in (context.environ, {**context.environ, "PACKER_PLUGIN_PATH": str(context.plugin_folder)}):
-            plugins = installed_plugins(packer, environ=environ, run=context.programs.run)
+        places: tuple[Callable[[], dict[str, Plugin]], ...] = (
+            functools.partial(installed_plugins, packer, context),
+            functools.partial(_cached_plugins, context.plugin_folder),
+        )
+        for find in places:
+            plugins = find()
             missing = tuple(
                 plugin
                 for plugin in self.needed
@@ -546,12 +551,18 @@ def packer_version(packer: Path, *, environ: Mapping[str, str], run: ProgramRunn
     return match[1] if done.returncode == 0 and match else ""
 
 
-def installed_plugins(packer: Path, *, environ: Mapping[str, str], run: ProgramRunner) -> dict[str, Plugin]:
-    """The plugins that this Packer finds in this environment, by their source."""
-    # Packer reads every plugin file, which takes one second.
-    child_environ = process.packer_probe_environment(environ)
-    done = run([packer, "plugins", "installed"], environ=child_environ, timeout=20)
+def installed_plugins(packer: Path, context: ToolContext) -> dict[str, Plugin]:
+    """The plugins that this Packer finds in the user's environment, by their source."""
+    # Packer reads every plugin file, which takes half a second.
+    child_environ = process.packer_probe_environment(context.environ)
+    done = context.programs.run([packer, "plugins", "installed"], environ=child_environ, timeout=20)
     return parse_plugins(done.stdout) if done.returncode == 0 else {}
+
+
+def _cached_plugins(folder: Path) -> dict[str, Plugin]:
+    """The plugins in imagegen's cache: those with a checksum, which Packer reads before it starts one."""
+    files = folder.glob("*/*/*/packer-plugin-*")
+    return parse_plugins("\n".join(str(file) for file in files if Path(f"{file}_SHA256SUM").is_file()))
 
 
 def parse_plugins(output: str) -> dict[str, Plugin]:

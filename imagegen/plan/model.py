@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from imagegen.providers.settings import TargetSettings
+    from imagegen.steps.effects import Effect
 
 # Each line is a reason to rebuild all older images: the lines salt every identity. Never edit a line; append new ones.
 ERRATA: tuple[str, ...] = ()
@@ -40,6 +41,8 @@ class PlannedResource:
     fields: dict[str, object]
     until: str | None = None
     """`first-boot` if a node may change it after its first boot."""
+    effects: tuple[Effect, ...] = ()
+    """What must be so after its script ran."""
 
     @property
     def downloaded(self) -> dict[str, str]:

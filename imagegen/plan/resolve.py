@@ -45,6 +45,7 @@ from imagegen.plan.model import (
 from imagegen.plan.open_folders import find_open_folders
 from imagegen.plan.pins import pin_image
 from imagegen.plan.settings import stated_settings
+from imagegen.steps.effects import EFFECTS, TESTED_KINDS
 from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.kinds import ENGINE_MODULE, KINDS
 from imagegen.steps.model import Step
@@ -237,7 +238,10 @@ def needed_files(guest: Mapping[str, bytes], kinds: Collection[str]) -> dict[str
 
 
 def _kinds_of(phases: Iterable[Phase]) -> set[str]:
-    return {resource.kind for phase in phases for resource in phase.resources()}
+    """The kinds whose scripts the engine needs: those of the resources and of the effects that it tests."""
+    resources = [resource for phase in phases for resource in phase.resources()]
+    tested = (effect.kind for one in resources if one.kind in TESTED_KINDS for effect in one.effects)
+    return {*(resource.kind for resource in resources), *tested}
 
 
 def _phases(
@@ -276,7 +280,7 @@ def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
 
 def _planned(item: PlacedResource) -> PlannedResource:
     planned = item.resource.planned()
-    return PlannedResource(item.id, planned.kind, planned.fields(), item.until)
+    return PlannedResource(item.id, planned.kind, planned.fields(), item.until, item.draft.effects)
 
 
 def _resources(
@@ -319,7 +323,12 @@ def _find_missing_paths(placed: Iterable[PlacedResource], stock: Iterable[str]) 
             if path.lower() not in existing and len(PureWindowsPath(path).parts) > 1:
                 hint = "add a directory, file, archive or package above that makes it"
                 yield item.problem(f"nothing before {item.id} makes {path}", hint)
-        existing |= {path.lower() for path in item.resource.makes()}
+        existing |= {path.lower() for path in (*item.resource.makes(), *_made_by_script(item.draft))}
+
+
+def _made_by_script(draft: Draft) -> Iterator[str]:
+    for effect in draft.effects if draft.kind in TESTED_KINDS else ():
+        yield from EFFECTS[effect.kind].model_validate(effect.fields).makes()
 
 
 def _find_duplicates(placed: Iterable[PlacedResource]) -> Iterator[Problem]:

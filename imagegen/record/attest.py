@@ -24,7 +24,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
 import pydantic
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -187,119 +187,23 @@ SBOM_NAME: Final = "sbom.cdx.json"
 _CLOUD_ID: Final = "cloudImageId"
 _IDENTITY: Final = "imagegenImageId"
 _BUILDER: Final = "urn:imagegen:builder"
-_LONGEST: Final = 4096
-
-Text = Annotated[str, pydantic.StringConstraints(max_length=_LONGEST)]
-DigestSet = Annotated[dict[Text, Text], pydantic.Field(min_length=1, max_length=8)]
 
 
-class _Part(Strict):
-    model_config = pydantic.ConfigDict(alias_generator=to_camel, populate_by_name=True)
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """The statement of in-toto, as JSON."""
 
-
-class Descriptor(_Part):
-    """A resource: by its digests, its address, or both."""
-
-    name: Text
-    uri: Text | None = None
-    digest: DigestSet | None = None
-    media_type: Text | None = None
-
-
-class ConfigDescriptor(_Part):
-    """The config, by the digest of its canonical JSON."""
-
-    name: Text
-    file: Text
-    digest: DigestSet
-
-
-class ExternalParameters(_Part):
-    """What the operator chose."""
-
-    config: ConfigDescriptor
-    target: Text
-    labels: dict[Text, Text]
-    set: dict[Text, pydantic.JsonValue]
-
-
-class InternalParameters(_Part):
-    """What imagegen made of it."""
-
-    provider: Text
-    image_id: Text
-    plan_sha256: Text | None = None
-    versions: dict[Text, Text]
-
-
-class BuildDefinition(_Part):
-    """The inputs of the build."""
-
-    build_type: Literal["urn:imagegen:image:v1"] = "urn:imagegen:image:v1"
-    external_parameters: ExternalParameters
-    internal_parameters: InternalParameters
-    resolved_dependencies: Annotated[list[Descriptor], pydantic.Field(max_length=5000)]
-
-
-class Builder(_Part):
-    """What ran the build."""
-
-    id: Text = _BUILDER
-    version: dict[Text, Text]
-
-
-class Metadata(_Part):
-    """The run."""
-
-    invocation_id: Text | None = None
-    started_on: Text | None = None
-    finished_on: Text | None = None
-
-
-class RunDetails(_Part):
-    """The run, and what it made beside the image."""
-
-    builder: Builder
-    metadata: Metadata
-    byproducts: Annotated[list[Descriptor], pydantic.Field(max_length=100)] = []
-
-
-class Predicate(_Part):
-    """The provenance of SLSA."""
-
-    build_definition: BuildDefinition
-    run_details: RunDetails
-
-
-class Statement(_Part):
-    """The statement of in-toto."""
-
-    type: Literal["https://in-toto.io/Statement/v1"] = pydantic.Field("https://in-toto.io/Statement/v1", alias="_type")
-    subject: Annotated[list[Descriptor], pydantic.Field(min_length=1, max_length=1000)]
-    predicate_type: Literal["https://slsa.dev/provenance/v1"] = "https://slsa.dev/provenance/v1"
-    predicate: Predicate
-
-    @pydantic.model_validator(mode="after")
-    def _names_are_unique(self) -> Self:
-        build, run = self.predicate.build_definition, self.predicate.run_details
-        for place, listed in (
-            ("subject", self.subject),
-            ("resolvedDependencies", build.resolved_dependencies),
-            ("byproducts", run.byproducts),
-        ):
-            if len({item.name for item in listed}) != len(listed):
-                raise ValueError(f"two entries of {place} have the same name")
-        return self
+    data: Json
 
     @property
     def sbom_sha256(self) -> str | None:
-        """The digest of the SBOM that was made with this statement."""
-        found = (item for item in self.predicate.run_details.byproducts if item.name == SBOM_NAME)
-        return next(((item.digest or {}).get("sha256") for item in found), None)
-
-    def as_json(self) -> dict[str, Any]:
-        """The statement as JSON. A key without a value is left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        """The digest of the SBOM that was made with this statement, wherever somebody else may have put other types."""
+        predicate: Any = self.data.get("predicate")
+        try:
+            listed = predicate["runDetails"]["byproducts"]
+            return next((one["digest"]["sha256"] for one in listed if one["name"] == SBOM_NAME), None)
+        except (KeyError, TypeError):
+            return None
 
 
 def make_statement(file: ManifestFile, sbom_sha256: str | None) -> Statement:
@@ -308,86 +212,106 @@ def make_statement(file: ManifestFile, sbom_sha256: str | None) -> Statement:
     A manifest with values that a statement cannot have is an InvalidDocument."""
     with stating(str(file.path), HINT):
         return Statement(
-            subject=_subjects(file),
-            predicate=Predicate(
-                build_definition=_definition(file.manifest), run_details=_run(file.manifest, sbom_sha256)
-            ),
+            {
+                "_type": "https://in-toto.io/Statement/v1",
+                "subject": _unique("subject", _subjects(file)),
+                "predicateType": "https://slsa.dev/provenance/v1",
+                "predicate": {
+                    "buildDefinition": _definition(file.manifest),
+                    "runDetails": _run(file.manifest, sbom_sha256),
+                },
+            }
         )
+
+
+def _unique(place: str, listed: list[Json]) -> list[pydantic.JsonValue]:
+    if len({str(item["name"]) for item in listed}) != len(listed):
+        raise ValueError(f"two entries of {place} have the same name")
+    return [*listed]
+
+
+def _stated(values: Mapping[str, pydantic.JsonValue]) -> Json:
+    """The keys that have a value."""
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def statement_bytes(statement: Statement) -> bytes:
     """The statement as it is signed."""
-    return json.dumps(statement.as_json(), indent=2, sort_keys=True).encode() + b"\n"
+    return json.dumps(statement.data, indent=2, sort_keys=True).encode() + b"\n"
 
 
-def _subjects(file: ManifestFile) -> list[Descriptor]:
+def _subjects(file: ManifestFile) -> list[Json]:
+    manifest: Json = {"name": MANIFEST_NAME, "digest": {"sha256": file.sha256}, "mediaType": "application/json"}
     identity = file.manifest.image_id
-    return [
-        Descriptor(name=MANIFEST_NAME, digest={"sha256": file.sha256}, media_type="application/json"),
-        *(
-            Descriptor(name=f"{image.region}/{image.name}", digest={_CLOUD_ID: image.id, _IDENTITY: identity})
-            for image in file.images
-        ),
+    images: list[Json] = [
+        {"name": f"{image.region}/{image.name}", "digest": {_CLOUD_ID: image.id, _IDENTITY: identity}}
+        for image in file.images
     ]
+    return [manifest, *images]
 
 
-def _definition(manifest: ImageManifest) -> BuildDefinition:
+def _definition(manifest: ImageManifest) -> Json:
     inputs = manifest.inputs
     changes = inputs.stated.get("set")
-    return BuildDefinition(
-        external_parameters=ExternalParameters(
-            config=ConfigDescriptor(
-                name=manifest.name, file=inputs.config_file, digest={"sha256": inputs.config_sha256}
-            ),
-            target=manifest.target,
-            labels=manifest.labels,
-            set=changes if isinstance(changes, dict) else {},
+    plan_sha256 = None if manifest.report is None else str(manifest.report.get("plan_sha256"))
+    return {
+        "buildType": "urn:imagegen:image:v1",
+        "externalParameters": {
+            "config": {"name": manifest.name, "file": inputs.config_file, "digest": {"sha256": inputs.config_sha256}},
+            "target": manifest.target,
+            "labels": {**manifest.labels},
+            "set": changes if isinstance(changes, dict) else {},
+        },
+        "internalParameters": _stated(
+            {
+                "provider": manifest.provider,
+                "imageId": manifest.image_id,
+                "planSha256": plan_sha256,
+                "versions": {**manifest.versions},
+            }
         ),
-        internal_parameters=InternalParameters(
-            provider=manifest.provider,
-            image_id=manifest.image_id,
-            plan_sha256=_plan_sha256(manifest.report),
-            versions=manifest.versions,
-        ),
-        resolved_dependencies=_dependencies(manifest),
-    )
+        "resolvedDependencies": _unique("resolvedDependencies", _dependencies(manifest)),
+    }
 
 
-def _plan_sha256(report: Json | None) -> str | None:
-    return None if report is None else str(report.get("plan_sha256"))
-
-
-def _dependencies(manifest: ImageManifest) -> list[Descriptor]:
+def _dependencies(manifest: ImageManifest) -> list[Json]:
     inputs = manifest.inputs
-    lock = [Descriptor(name="lock", digest={"sha256": inputs.lock_sha256})] if inputs.lock_sha256 else []
-    base = Descriptor(name="base-image", uri=str(base_purl(manifest.provider, inputs.base)))
-    artifacts = [
-        Descriptor(name=f"artifact/{name}", uri=artifact.url, digest={"sha256": artifact.sha256})
+    lock: list[Json] = [{"name": "lock", "digest": {"sha256": inputs.lock_sha256}}] if inputs.lock_sha256 else []
+    artifacts: list[Json] = [
+        {"name": f"artifact/{name}", "uri": artifact.url, "digest": {"sha256": artifact.sha256}}
         for name, artifact in sorted(inputs.artifacts.items())
     ]
-    images = [
-        Descriptor(
-            name=f"image/{name}", uri=str(image_purl(name, digest)), digest={"sha256": digest.removeprefix("sha256:")}
-        )
+    images: list[Json] = [
+        {
+            "name": f"image/{name}",
+            "uri": str(image_purl(name, digest)),
+            "digest": {"sha256": digest.removeprefix("sha256:")},
+        }
         for name, digest in sorted(inputs.images.items())
     ]
-    return [*lock, base, *artifacts, *images]
+    return [*lock, {"name": "base-image", "uri": str(base_purl(manifest.provider, inputs.base))}, *artifacts, *images]
 
 
-def _run(manifest: ImageManifest, sbom_sha256: str | None) -> RunDetails:
+def _run(manifest: ImageManifest, sbom_sha256: str | None) -> Json:
     tools = manifest.tools
     versions = {"packer": tools.packer, f"packer-plugin-{tools.plugin.name}": tools.plugin.version} if tools else {}
-    sbom = Descriptor(name=SBOM_NAME, digest={"sha256": sbom_sha256 or ""}, media_type="application/vnd.cyclonedx+json")
-    return RunDetails(
-        builder=Builder(version={"imagegen": manifest.imagegen_version, **versions}),
-        metadata=Metadata(
-            invocation_id=manifest.run_id or None,
-            # A run that only found the image does not know when it was built.
-            started_on=manifest.created if tools else None,
-            finished_on=manifest.finished,
+    sbom: Json = {
+        "name": SBOM_NAME,
+        "digest": {"sha256": sbom_sha256 or ""},
+        "mediaType": "application/vnd.cyclonedx+json",
+    }
+    return {
+        "builder": {"id": _BUILDER, "version": {"imagegen": manifest.imagegen_version, **versions}},
+        "metadata": _stated(
+            {
+                "invocationId": manifest.run_id or None,
+                # A run that only found the image does not know when it was built.
+                "startedOn": manifest.created if tools else None,
+                "finishedOn": manifest.finished,
+            }
         ),
-        byproducts=[sbom] if sbom_sha256 else [],
-    )
+        "byproducts": [sbom] if sbom_sha256 else [],
+    }
 
 
 LIMIT_BYTES: Final = 16 * 2**20
@@ -438,7 +362,10 @@ class Attestation:
     def read_statement(self) -> Statement:
         """The statement. Anything else in its place is an InvalidDocument."""
         place = f"{self.shown_as}: payload" if self.envelope else self.shown_as
-        return parse_model(parse_json(self.payload, place, ATTEST_AGAIN), Statement, place, ATTEST_AGAIN)
+        data = parse_json(self.payload, place, ATTEST_AGAIN)
+        if not isinstance(data, dict):
+            raise InvalidDocument([Problem(place, 0, "", "is not a statement of in-toto", ATTEST_AGAIN)])
+        return Statement(data)
 
     def is_signed_by(self, key: VerifyingKey) -> bool:
         """Whether one of the signatures is by this key. Whatever the others are, nobody else could have made it."""

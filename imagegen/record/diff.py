@@ -41,7 +41,7 @@ def differences(found: object, expected: object, *, place: str, source: str, hin
 
 def _without_parents(values: Mapping[str, object], others: Iterable[str]) -> dict[str, object]:
     """The values without the empty maps and lists that have entries among the others: those are told one by one."""
-    parents = {name[: part.start()] for name in others for part in re.finditer(r"[.\[]", name)}
+    parents = {"", *(name[: part.start()] for name in others for part in re.finditer(r"[.\[]", name))}
     return {name: value for name, value in values.items() if value not in ({}, []) or name not in parents}
 
 

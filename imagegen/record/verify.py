@@ -302,9 +302,7 @@ def _check_attestation(request: VerifyRequest, file: ManifestFile) -> tuple[Chec
         expected = make_statement(file, statement.sbom_sha256)
     except InvalidDocument as invalid:
         return _failed(name, invalid.problems), None
-    compared = differences(
-        statement.as_json(), expected.as_json(), place=str(path), source="the manifest", hint=ATTEST_AGAIN
-    )
+    compared = differences(statement.data, expected.data, place=str(path), source="the manifest", hint=ATTEST_AGAIN)
     return _judged(name, _signature_words(found, request.key), compared), statement
 
 

@@ -15,9 +15,10 @@ import shutil
 import sys
 import tempfile
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from imagegen import pipeline
 from imagegen.base.console import seconds
 from imagegen.base.errors import BuildError, ExitCode
 from imagegen.base.files import scratch_folder, write_file
@@ -31,7 +32,7 @@ from imagegen.plan import loading
 from imagegen.providers.provider import provider
 from imagegen.record.store import LocalStore
 from imagegen.rehearsal.boot.boot import boot_image
-from imagegen.rehearsal.boot.image import describe_image
+from imagegen.rehearsal.boot.booted import Image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import stand_in
@@ -41,21 +42,20 @@ from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
 from imagegen.rehearsal.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
     from imagegen.base.console import Console
     from imagegen.fetch.lock import Lock
     from imagegen.record.manifest import ImageManifest
-    from imagegen.rehearsal.winrm.observations import Cost
     from imagegen.run import Run
     from imagegen.settle.spec import Spec
+    from imagegen.steps.evaluate import EvaluatedStep
 
 LABEL = "rehearsal=true"
 _SCRATCH = "imagegen-rehearsal-"
 _NOT_CHECKED = (
-    "that the PowerShell scripts do the same on Windows as the model machine",
     "that the published artifacts have the contents that `imagegen catalog products` lists: stand-ins were used",
     "sysprep and {agents}, of which the model machine knows what is recorded",
     "{boot}",
@@ -64,9 +64,13 @@ _NOT_CHECKED = (
 _PRIVATE = "that the hosts of private artifacts accept your credentials: stand-ins were used"
 _SIGNATURES = "that your certificates have signed the artifacts, and that Windows trusts them: stand-ins were used"
 _IMAGES = "that the registries and tarballs have your container images for this Windows: stand-ins were used"
+_OWN_SCRIPTS = "what imagegen's own scripts do on Windows, which were taken as run: {}"
 _TAKEN_AS_RUN = "what your script {} does: the model machine took it as run and did not run it"
 _NOT_CHECKED_OF_BOOT = {
-    True: "Windows Setup, cmd, PowerShell, kubeadm, kubelet and containerd of the node, which are models",
+    True: (
+        "kubeadm, kubelet and the container runtime of the node, which did not run, and Windows Setup and cmd, which "
+        "are models"
+    ),
     False: "Windows Setup and the first boot of a node, which did not run",
 }
 _TIMEOUT_S = 900.0
@@ -123,12 +127,13 @@ def rehearse_build(
                 for line in selected.report_lines():
                     console.say(f"{target}  {line}")
         _check_result(sandbox, code, folder, selected.untriggered())
-        note = _make_note(spec, sandbox.cost, boots=choice is not None)
+        unchecked: list[JsonValue] = [*_list_unchecked(loaded, target, boots=choice is not None)]
+        note: dict[str, JsonValue] = {"winrm": dataclasses.asdict(sandbox.cost), "not_checked": unchecked}
         if faults:
             note["faults"] = dict(selected.trigger_counts())
         if choice:
             runner = Runner(scratch, environ, choice.modules, choice.reason)
-            _boot(sandbox, spec, runner, folder, console, note)
+            unchecked += _boot(sandbox, spec, runner, folder, console, note)
         duration = time.monotonic() - started
         note["seconds"] = round(duration, 1)
         manifest = _annotate(folder, note)
@@ -137,19 +142,29 @@ def rehearse_build(
     return manifest
 
 
-def _make_note(spec: Spec, cost: Cost, *, boots: bool) -> dict[str, JsonValue]:
-    """What the manifest says of every rehearsal."""
-    return {"winrm": dataclasses.asdict(cost), "not_checked": [*_list_unchecked(spec, boots=boots)]}
-
-
-def _list_unchecked(spec: Spec, *, boots: bool) -> list[str]:
+def _list_unchecked(loaded: loading.Loaded, target: str, *, boots: bool) -> list[str]:
+    """What the manifest of a rehearsal says that nothing checked."""
+    spec = loaded.specs[target]
     words = {"agents": stand_in(spec.provider).agents, "boot": _NOT_CHECKED_OF_BOOT[boots]}
     config = spec.config
     images = [_IMAGES] if config.images or config.windows.container_images or config.image_tarballs else []
     private = [_PRIVATE] if config.artifacts.credentials else []
     signatures = [_SIGNATURES] if config.requires_signatures else []
     scripts = (_TAKEN_AS_RUN.format(script.file) for script in config.all_scripts)
-    return [*(text.format(**words) for text in _NOT_CHECKED), *images, *private, *signatures, *scripts]
+    own = [
+        "the engine",
+        f"the scripts of {spec.provider}",
+        *sorted(_list_scripts(pipeline.prepare_target(loaded, target).steps)),
+    ]
+    general = (_OWN_SCRIPTS.format(", ".join(own)), *(text.format(**words) for text in _NOT_CHECKED))
+    return [*general, *images, *private, *signatures, *scripts]
+
+
+def _list_scripts(steps: Iterable[EvaluatedStep]) -> Iterator[str]:
+    """The names of the scripts that the steps themselves bring."""
+    for step in steps:
+        files = (PurePosixPath(path) for path in step.texts.keys() - step.given.keys())
+        yield from (file.name for file in files if file.suffix == ".ps1")
 
 
 def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:
@@ -159,8 +174,9 @@ def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:
 
 def _boot(
     sandbox: Sandbox, spec: Spec, runner: Runner, folder: Path, console: Console, note: dict[str, JsonValue]
-) -> None:
-    """Start a node from the captured machine, and add to `note` what the manifest says of it."""
+) -> Sequence[str]:
+    """Start a node from the captured machine, and add to `note` what the manifest says of it. Returns what the boot
+    did not check."""
     captured = sandbox.captured
     if captured is None:
         raise BuildError("there is no machine to boot: nothing was sealed", hint=f"its files are in {folder}")
@@ -169,13 +185,13 @@ def _boot(
     _annotate(folder, note | {"failed": {"boot": ["it did not come to its end"]}})
     try:
         with console.task(f"starting a node from the image for {spec.target}", None):
-            image = describe_image(captured, spec, sandbox.bundle)
+            image = Image(captured, spec)
             booted = boot_image(image, runner, keep_log=lambda text: write_file(log, text.encode()))
     except BuildError as error:
         _annotate(folder, note | {"failed": {"boot": [error.message, *error.details]}})
         error.hint = error.hint or f"the log of cloudbase-init is {log}"
         raise
-    note |= {"boot": booted.record(), "not_checked": [*_list_unchecked(spec, boots=True), *booted.limits]}
+    note["boot"] = booted.record()
     for line in booted.lines:
         console.say(f"{spec.target}  boot: {line}")
     for limit in booted.limits:
@@ -187,6 +203,7 @@ def _boot(
             details=booted.faults,
             hint=f"docs/reality.md explains what is in brackets; the log of cloudbase-init is {log}",
         )
+    return booted.limits
 
 
 def rehearse_lock(request: loading.ConfigRequest, target: str, run: Run) -> Lock:

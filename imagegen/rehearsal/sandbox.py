@@ -20,15 +20,12 @@ from imagegen.fetch.cache import FOLDER_VARIABLE
 from imagegen.fetch.credentials import SIGN_IN
 from imagegen.fetch.request import place_of
 from imagegen.oci.registry import read_credentials
-from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.expected import ENTRY_PATH, GENERALISE_PATH, LOGS_PATH, expected_from_tree
 from imagegen.rehearsal.guest import Effects, RehearsedGuest
-from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
 from imagegen.rehearsal.machine.engine import Outcome, run_entry
-from imagegen.rehearsal.machine.generalise import generalise
-from imagegen.rehearsal.machine.guest_logs import print_logs
+from imagegen.rehearsal.machine.plan import PLAN, UNPACKED
 from imagegen.rehearsal.machine.script_policy import REFUSED, find_refusal
-from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
+from imagegen.rehearsal.machine.seal import find_sealing_losses, generalise, print_logs
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifact_server import ArtifactServer
 from imagegen.rehearsal.network.network import Network
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.fetch.credentials import Ways
-    from imagegen.rehearsal.expected import Expected
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.cloud import CloudOptions
     from imagegen.rehearsal.network.machine import MachineIdentity
@@ -107,7 +103,6 @@ class Sandbox:
         self._faults: list[str] = []
         self._guests: list[tuple[RehearsedGuest, WinRMServer]] = []
         self._captured: Machine | None = None
-        self._bundle: Bundle | None = None
         self._closing = contextlib.ExitStack()
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
@@ -174,12 +169,6 @@ class Sandbox:
             return self._captured
 
     @property
-    def bundle(self) -> Bundle | None:
-        """The bundle that made the captured machine."""
-        with self._lock:
-            return self._bundle
-
-    @property
     def cost(self) -> Cost:
         """The WinRM traffic of all machines."""
         with self._lock:
@@ -203,8 +192,7 @@ class Sandbox:
         for root in read_pem(self._setup.signing_roots):
             machine.certificates.add_root(root, read_certificate(root).sha1)
         machine.fetches_roots = self._setup.reaches_windows_update
-        machine.browse = lambda *asked: self._browse(*asked)
-        guest = RehearsedGuest(expected, self._effects(machine, expected))
+        guest = RehearsedGuest(expected, self._effects(machine))
         server = WinRMServer(
             guest,
             username=identity.username,
@@ -218,7 +206,7 @@ class Sandbox:
             self._guests.append((guest, server))
         return server.port
 
-    def _effects(self, machine: Machine, expected: Expected) -> Effects:
+    def _effects(self, machine: Machine) -> Effects:
         """What Packer's commands do on the machine."""
 
         def run_phase(arguments: Sequence[str], write: Write) -> int:
@@ -234,7 +222,7 @@ class Sandbox:
             with self._lock:
                 self._faults += losses
                 if outcome.exit_code == 0:
-                    self._captured, self._bundle = machine, Bundle.of_tree(expected)
+                    self._captured = machine
             return outcome
 
         return Effects(
@@ -269,13 +257,6 @@ class Sandbox:
         if answer.status_code != httpx.codes.OK:
             raise OSError(f"HTTP {answer.status_code}")
         return answer.content
-
-    def _browse(
-        self, url: str, headers: Mapping[str, str], authorization: str, proxy: str | None
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """What containerd gets from a registry."""
-        answer = self._get(url, _with_authorization(headers, authorization), proxy)
-        return answer.status_code, {key.lower(): text for key, text in answer.headers.items()}, answer.content
 
     def _get(self, url: str, headers: Mapping[str, str], proxy: str | None) -> httpx.Response:
         if proxy not in (None, self._setup.proxy):

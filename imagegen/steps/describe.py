@@ -10,7 +10,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import annotated_types
 import pydantic
@@ -19,6 +19,7 @@ from imagegen.catalog.facts import paths
 from imagegen.config.fields import Key, keys
 from imagegen.settle.facts import Facts
 from imagegen.steps import kinds, resource
+from imagegen.steps.effects import EFFECTS, NONE
 from imagegen.steps.evaluate import ALWAYS
 from imagegen.steps.kinds import KINDS
 from imagegen.steps.model import Step
@@ -79,6 +80,8 @@ class Change:
     """`first-boot` if a node may change it after its first boot."""
     reason: str
     """The comment of the step."""
+    effects: tuple[str, ...]
+    """What its script makes: kind and label; or why it makes nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +159,19 @@ def _changes(step: Step) -> Iterator[Change]:
             each=entry.get("each"),
             until=entry.get("until") if KINDS[kind].outlives_sealing else FIRST_BOOT,
             reason=_comment_above(lines, step.resources.place((index,)).line),
+            effects=tuple(_effects(entry.get("effects", ()))),
         )
+
+
+def _effects(declared: Mapping[str, str] | Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if isinstance(declared, Mapping):
+        yield f"no effects: {declared[NONE]}"
+        return
+    for one in declared:
+        kind = next(name for name in one if name in EFFECTS)
+        label = _with_paths(EFFECTS[kind].model_construct(**one[kind]).label)
+        each = f", for each of {one['each']}" if "each" in one else ""
+        yield f"effect: {kind} {label}{each}"
 
 
 def _with_paths(label: str) -> str:
@@ -233,6 +248,7 @@ def _change_lines(change: Change, width: int) -> Iterator[str]:
         "" if change.when == ALWAYS else f"if {change.when}",
         f"for each of {change.each}" if change.each else "",
         UNTIL_FIRST_BOOT if change.until else "",
+        *change.effects,
     ]
     yield f"  {change.kind:<11} {change.label}"
     yield from (line for note in notes if note for line in _wrapped(note, width, " " * 14, " " * 16))

@@ -11,14 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+import pydantic
+
 from imagegen.base.errors import ConfigError, Problem
 from imagegen.base.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
 from imagegen.config.own_files import OwnFile
-from imagegen.config.problems import nearest, quoted
+from imagegen.config.problems import model_problems, nearest, quoted
 from imagegen.config.yaml import Document, YamlPath
 from imagegen.fetch.request import ArtifactRequest, Override, TakenFile, make_url
 from imagegen.inspect.members import file_name, is_program
 from imagegen.steps import release_record
+from imagegen.steps.effects import DECLARING_KINDS, EFFECTS, NONE, Effect, plan_effect
 from imagegen.steps.kinds import ENGINE_MODULE, KINDS
 from imagegen.steps.model import ArtifactMeta, Step
 from imagegen.steps.resource import FIRST_BOOT, ArtifactForm
@@ -39,6 +42,8 @@ class Draft:
     """The name and version of the component that it installs."""
     until: str | None = None
     """`first-boot` if a node may change it after its first boot."""
+    effects: tuple[Effect, ...] = ()
+    """What must be so after its script ran."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +176,7 @@ def _drafts(
     path: YamlPath
     for index, entry in enumerate(entries):
         keys = set(entry) if isinstance(entry, dict) else set[str]()
-        kinds = [*(keys - {"when", "each", "component", "version", "until"})]
+        kinds = [*(keys - {"when", "each", "component", "version", "until", "effects"})]
         if len(keys & {"component", "version"}) == 1:
             problems.append(step.resources.problem((index,), "must have both component and version, or neither"))
         elif "until" in keys and entry["until"] != FIRST_BOOT:
@@ -186,7 +191,37 @@ def _drafts(
         else:
             path = (index, kinds[0])
             with _adding_to(problems, step.resources, path):
-                yield from _instances(kinds[0], entry, visible, path)
+                for draft, context in _instances(kinds[0], entry, visible, path):
+                    effects = tuple(_effects(step, entry.get("effects"), draft, context, problems))
+                    yield dataclasses.replace(draft, effects=effects), context
+
+
+def _effects(
+    step: Step, declared: object, draft: Draft, context: Mapping[str, object], problems: list[Problem]
+) -> Iterator[Effect]:
+    """The effects that an entry declares for its script. Adds a problem for each that is invalid."""
+    place: YamlPath = (draft.path[0], "effects")
+    if declared is None:
+        return
+    if draft.kind not in DECLARING_KINDS:
+        message = f"only {', '.join(sorted(DECLARING_KINDS))} can have effects: {draft.kind} runs no script"
+        problems.append(step.resources.problem(place, message, "remove them"))
+    elif isinstance(declared, dict) and declared.keys() == {NONE} and isinstance(declared[NONE], str):
+        return
+    elif not isinstance(declared, list):
+        problems.append(step.resources.problem(place, "must be a list of resources, or none with the reason"))
+    else:
+        for index, one in enumerate(declared):
+            kinds = [*(one.keys() - {"when", "each"})] if isinstance(one, dict) else []
+            if len(kinds) != 1 or kinds[0] not in EFFECTS:
+                message = f"must be a map with one of {', '.join(sorted(EFFECTS))}, and its fields"
+                problems.append(step.resources.problem((*place, index), message))
+                continue
+            try:
+                for instance, _ in _instances(kinds[0], one, context, place):
+                    yield plan_effect(kinds[0], EFFECTS[kinds[0]].model_validate(instance.fields))
+            except pydantic.ValidationError as error:
+                problems += model_problems(error, step.resources, EFFECTS[kinds[0]], (*place, index, kinds[0]))
 
 
 @contextlib.contextmanager

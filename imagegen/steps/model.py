@@ -269,6 +269,16 @@ def load_steps(roots: Sequence[StepRoot]) -> dict[str, Step]:
 
 
 def _load_step(folder: Path, shown_as: str) -> Step:
+    """A step. The shipped ones do not change while imagegen runs: they are read once for all configs and targets."""
+    return _read_shipped_step(folder, shown_as) if folder.is_relative_to(ROLES) else _read_step(folder, shown_as)
+
+
+@functools.cache
+def _read_shipped_step(folder: Path, shown_as: str) -> Step:
+    return _read_step(folder, shown_as)
+
+
+def _read_step(folder: Path, shown_as: str) -> Step:
     document = read_yaml(folder / "meta/step.yml", f"{shown_as}/meta/step.yml")
     try:
         return Step(folder.name, folder, shown_as, StepMeta.model_validate(document.data), document)

@@ -103,6 +103,8 @@ function Get-Entry { [CmdletBinding()] param($Plan)
                 @{
                     Phase = $phase.name; Step = $step.name; Repeated = [bool]$step.repeated; Clock = $clock; LimitSeconds = [int]$step.timeout_s
                     Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $(if ($null -ne $artifact) { $artifact.Value }); Until = $resource.until
+                    # Those of a file that is a script come only when it runs on a node.
+                    Effects = @(if ($resource.kind -cne 'file') { $resource.effects })
                 }
             }
         }
@@ -132,7 +134,7 @@ function Get-Session { [CmdletBinding()] param([string]$Root, $Plan, [string]$Pl
         }
     }
     # The blocks of the kinds run in this module, with its settings.
-    foreach ($kind in Get-SortedText -Text @($session.Entries | ForEach-Object -Process { $_.Kind })) {
+    foreach ($kind in Get-SortedText -Text @($session.Entries | ForEach-Object -Process { $_.Kind; foreach ($effect in $_.Effects) { $effect.kind } })) {
         $session.Kinds[$kind] = & ([System.IO.Path]::Combine($session.Bundle, 'kinds', $kind + '.ps1'))
     }
     return $session
@@ -147,7 +149,15 @@ function Get-EntryFailure { [CmdletBinding()] param($Entry, $ErrorRecord)
 function Read-Entry { [CmdletBinding()] param($Session, $Entry)
     $kind = $Session.Kinds[$Entry.Kind]
     $now = & $kind.Get $Entry.Fields
-    return @{ Now = $now; Reasons = @(& $kind.Test $Entry.Fields $now) }
+    $reasons = @(& $kind.Test $Entry.Fields $now)
+    # The effects of a script that has not run cannot be read, or are not there.
+    if ($reasons.Count -eq 0) {
+        $reasons = @(foreach ($effect in $Entry.Effects) {
+                $own = $Session.Kinds[$effect.kind]
+                & $own.Test $effect.fields (& $own.Get $effect.fields) | ForEach-Object -Process { "effect $($effect.kind): $_" }
+            })
+    }
+    return @{ Now = $now; Reasons = $reasons }
 }
 
 function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)

@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING
 
 from imagegen import pipeline
 from imagegen.base.files import write_tree
+from imagegen.boot.judge import judge
 from imagegen.pipeline import prepare_target
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.boot.boot import boot_image
-from imagegen.rehearsal.boot.booted import Boot
-from imagegen.rehearsal.boot.drift import Bundle
-from imagegen.rehearsal.boot.image import Image, describe_image
+from imagegen.rehearsal.boot.booted import Boot, Image
 from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.engine import run_entry
-from imagegen.rehearsal.machine.generalise import generalise
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS
+from imagegen.rehearsal.machine.seal import generalise
 from imagegen.rehearsal.machine.stock import stock_windows
-from imagegen.rehearsal.network.registries import Registries
 from tests.conftest import REPOSITORY, make_test_lock
 from tests.e2e.rehearsal_support import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from imagegen.fetch.lock import Lock
     from imagegen.plan import loading
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.artifacts import Sign
     from imagegen.rehearsal.boot.model import Instance
     from imagegen.rehearsal.boot.user_data import Join, UserData
+    from imagegen.rehearsal.boot.view import MachineNode
     from imagegen.rehearsal.machine.windows import Machine
 
 CLUSTER_DATA = REPOSITORY / "tests" / "data" / "capi-userdata"
@@ -44,23 +42,18 @@ CLUSTER_DATA = REPOSITORY / "tests" / "data" / "capi-userdata"
 _SANDBOX_IMAGE = "pod-infra-container-image"
 
 
-def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> Machine:
-    """Build a config's tree on the model machine, seal it, and return it: its disk is the image.
-
-    Without a config it is the shipped one.
-    """
-    return capture_with_bundle(target, folder, config)[0]
-
-
-def capture_with_bundle(
+def capture(
     target: str,
     folder: Path,
     config: loading.Loaded | None = None,
     *,
     sign: Sign | None = None,
     lock: Lock | None = None,
-) -> tuple[Machine, Bundle]:
-    """As `capture`, with the bundle that made the image. `sign` signs the stand-ins of the lock."""
+) -> Machine:
+    """Build a config's tree on the model machine, seal it, and return it: its disk is the image.
+
+    Without a config it is the shipped one. `sign` signs the stand-ins of the lock.
+    """
     config = config or loaded()
     prepared, spec = prepare_target(config, target), config.specs[target]
     artifacts = make_artifacts(prepared.steps, sign)
@@ -71,16 +64,6 @@ def capture_with_bundle(
     with tempfile.TemporaryDirectory() as scratch:
         write_tree(tree, Path(scratch) / "tree")
         expected = tree_of.expected_from_tree(Path(scratch) / "tree")
-    images = prepared.images
-    registries = Registries([*images], [url for image in images.values() for url in image.mirrors])
-
-    def browse(
-        url: str, headers: Mapping[str, str], authorization: str, _proxy: str | None
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        answer = registries.ask(url, headers, authorization)
-        return answer.status, answer.headers, answer.body
-
-    machine.browse = browse
     machine.files.write(tree_of.BUNDLE_PATH, expected.bundle)
     for phase in expected.phases:
         outcome = run_entry(machine, phase.arguments, lambda url, *_: artifacts[url])
@@ -89,7 +72,7 @@ def capture_with_bundle(
             machine.restart()
     outcome = generalise(machine, cloud=spec.provider)
     assert outcome.exit_code == 0, outcome.output
-    return machine, Bundle.of_tree(expected)
+    return machine
 
 
 def _call_unsigned(lock: Lock, prepared: PreparedTarget) -> Lock:
@@ -102,15 +85,32 @@ def _call_unsigned(lock: Lock, prepared: PreparedTarget) -> Lock:
 
 
 def make_image(target: str, folder: Path, config: loading.Loaded | None = None) -> Image:
-    """The captured machine of a config, with what `--rehearse` takes from the config."""
+    """The captured machine of a config."""
     config = config or loaded()
-    return describe_image(capture(target, folder, config), config.specs[target])
+    return Image(capture(target, folder, config), config.specs[target])
 
 
-def make_checked_image(target: str, folder: Path, config: loading.Loaded) -> Image:
-    """As `make_image`, of which `-Check` says what has drifted on a node."""
-    machine, bundle = capture_with_bundle(target, folder, config)
-    return describe_image(machine, config.specs[target], bundle)
+def spoil(node: MachineNode, folder: Path, change: Callable[[Machine], object]) -> MachineNode:
+    """A copy of a booted machine, with a change."""
+    machine = node.machine.copy(folder)
+    change(machine)
+    return dataclasses.replace(node, machine=machine)
+
+
+def find_faults(node: MachineNode, *checks: str) -> list[str]:
+    """What the checks with these names say is wrong."""
+    return [verdict.line for verdict in judge(node, checks) if not verdict.passed]
+
+
+def check_node(machine: Machine, tree: Path) -> str:
+    """What start.ps1 -Check of this tree prints on a machine."""
+    expected = tree_of.expected_from_tree(tree)
+    machine.files.write(tree_of.BUNDLE_PATH, expected.bundle)
+    # After -Phase and its value.
+    pins = expected.phases[0].arguments[2:]
+    outcome = run_entry(machine, ["-Phase", "all", *pins, "-Check"], lambda *_: b"")
+    machine.files.remove(tree_of.BUNDLE_PATH)
+    return outcome.output
 
 
 def boot(
@@ -122,8 +122,7 @@ def boot(
 ) -> Boot:
     """Start a node of the shipped config from a captured machine, as `--rehearse` does."""
     spec = loaded().specs[target]
-    found = describe_image(image, spec)
-    return boot_image(found, Runner(folder, os.environ), make_data, change_instance)
+    return boot_image(Image(image, spec), Runner(folder, os.environ), make_data, change_instance)
 
 
 def change_text(machine: Machine, path: str, old: str, new: str) -> None:
@@ -148,8 +147,6 @@ def read_cluster_data(name: str, join: Join) -> str:
     ):
         text, count = re.subn(form, value, text)
         assert count == 1, f"{name}.yaml holds {form} {count} times"
-    # The address is that of the machine for which it was written.
-    text = re.sub(r"(node-ip(?::|\s+value:) )\S+", rf"\g<1>{NODE_ADDRESS}", text)
     assert f"criSocket: {join.socket}\n" in text, f"{name}.yaml names another container runtime"
     return text
 

@@ -8,9 +8,8 @@ import os
 from typing import TYPE_CHECKING
 
 from imagegen.base.console import Console
-from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import LinkLocal
-from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
+from imagegen.rehearsal.boot.node import Node
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import guest_agents, stand_in
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.boot.booted import Image
     from imagegen.rehearsal.machine.windows import Machine
 
+_FOLDER = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init"
+_CONF, _LOG = rf"{_FOLDER}\conf\cloudbase-init.conf", rf"{_FOLDER}\log\cloudbase-init.log"
 # The oldest that people still install, the one that the catalogue calls the newest, and the newest on PyPI.
 VERSIONS = ("1.1.4", "1.1.8", "1.1.9")
 
@@ -47,19 +48,18 @@ class Configured:
 
 def configure(image: Image, runner: Runner, user_data: bytes, **options: str) -> Configured:
     """Boot a node with this user data, and with these `options` for cloudbase-init's service."""
-    cloud = stand_in(image.provider)
+    cloud = stand_in(image.spec.provider)
     instance = cloud.make_instance(user_data)
     machine = image.machine.copy(runner.scratch / "node")
     platform = cloud.make_platform(instance, lambda: machine.age_s)
-    settings = observe.read_settings(machine, CLOUDBASE_INIT)
-    conf = machine.files.read(settings.conf).decode().splitlines()
+    conf = machine.files.read(_CONF).decode().splitlines()
     kept = [line for line in conf if line.partition("=")[0].strip() not in options]
     changed = [f"{name}={value}" for name, value in options.items()]
     at = kept.index("[DEFAULT]") + 1
-    machine.files.write(settings.conf, "\n".join([*kept[:at], *changed, *kept[at:]]).encode())
-    agents = guest_agents(image.provider)
+    machine.files.write(_CONF, "\n".join([*kept[:at], *changed, *kept[at:]]).encode())
+    agents = guest_agents(image.spec.provider)
     with LinkLocal(platform.hosts) as link:
         node = Node(machine, instance, platform, agents=agents, programs={}, runner=runner, proxy=link.url)
         node.start_first()
-    log = observe.read_text(machine, settings.log)
+    log = machine.files.read(_LOG).decode("utf-8", "replace") if machine.files.is_file(_LOG) else ""
     return Configured(machine, log, node.runs.console, tuple(node.runs.unknown), tuple(node.runs.crashes))

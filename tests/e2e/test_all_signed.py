@@ -14,35 +14,27 @@ import pytest
 
 from imagegen.providers.registry import PROVIDERS
 from imagegen.rehearsal.boot.boot import boot_image
-from imagegen.rehearsal.boot.image import describe_image
-from imagegen.rehearsal.boot.user_data import make_user_data
+from imagegen.rehearsal.boot.booted import Image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.certificates import TRUSTED_PUBLISHER
-from imagegen.rehearsal.machine.script_policy import runs_only_signed
+from imagegen.rehearsal.machine.script_policy import ALL_SIGNED, POLICY
 from imagegen.trust.block import without_signature
 from tests.authenticode.tools import find_tools
 from tests.conftest import REPOSITORY
 from tests.deadlines import HANG_S
-from tests.e2e.boot_support import capture_with_bundle
-from tests.e2e.losses_support import Variant, find_losses
+from tests.e2e.boot_support import capture
 from tests.signing_support import (
     SIGNED,
     listed,
-    make_signed_lock,
     sign_all,
-    sign_scripts_by,
     signers,
     write_config,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.booted import Boot
-    from imagegen.rehearsal.boot.image import Image
-    from imagegen.rehearsal.boot.user_data import Join, UserData
-    from tests.authenticode.pki import Identity
+    from imagegen.rehearsal.boot.booted import Boot, Image
 
 pytestmark = pytest.mark.e2e
 
@@ -54,8 +46,7 @@ def make_image(folder: Path, target: str) -> Image:
     (folder / "own.ps1").write_bytes(OWN)
     config = write_config(folder, MORE)
     sign_all(config, target)
-    machine, bundle = capture_with_bundle(target, folder / "disk", config)
-    return describe_image(machine, config.specs[target], bundle)
+    return Image(capture(target, folder / "disk", config), config.specs[target])
 
 
 @pytest.fixture(scope="module")
@@ -63,34 +54,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return make_image(tmp_path_factory.mktemp("image"), "aws")
 
 
-CALICO = "cni: {plugin: calico, mode: vxlan}\nkube_proxy: none\n"
-
-
-def test_a_node_joins_with_the_signed_scripts_of_a_download(tmp_path: Path) -> None:
-    """Calico's services run scripts of its archive, which somebody else has signed than imagegen's."""
-    root, signer = signers().stranger.chain[-1], signers().stranger
-    (tmp_path / "calico.pem").write_bytes(root.pem)
-    sets = (
-        "windows.trusted_roots=[root.pem, calico.pem]",
-        'artifacts.signatures.signers=["CN=Example Inc", "CN=Stranger"]',
-    )
-    config = write_config(tmp_path, CALICO, sets=sets)
-    sign_all(config, "aws")
-    sign = sign_scripts_by(signer)
-    lock = make_signed_lock(config, "aws", sign)
-    machine, bundle = capture_with_bundle("aws", tmp_path / "disk", config, sign=sign, lock=lock)
-    assert machine.certificates.thumbprints(TRUSTED_PUBLISHER) == {signers().signer.read.sha1, signer.read.sha1}
-    booted = boot(describe_image(machine.copy(tmp_path / "copy"), config.specs["aws"], bundle), tmp_path)
-    assert (booted.faults, booted.limits) == ([], ())
-    # Without that publisher, the node has no network.
-    machine.certificates.remove(signer.read.sha1, TRUSTED_PUBLISHER)
-    booted = boot(describe_image(machine, config.specs["aws"], bundle), tmp_path)
-    publisher = "its publisher CN=Stranger is not in the store TrustedPublisher"
-    assert any(publisher in fault for fault in booted.faults if fault.startswith("signed-scripts: ")), booted.faults
-
-
-def boot(image: Image, folder: Path, make_data: Callable[[Join], UserData] = make_user_data) -> Boot:
-    return boot_image(image, Runner(folder, os.environ), make_data)
+def boot(image: Image, folder: Path) -> Boot:
+    return boot_image(image, Runner(folder, os.environ))
 
 
 @pytest.mark.parametrize("target", PROVIDERS)
@@ -98,18 +63,15 @@ def test_an_image_of_signed_scripts_comes_up(tmp_path: Path, target: str) -> Non
     image = make_image(tmp_path, target)
     assert image.machine.certificates.thumbprints(TRUSTED_PUBLISHER) == {signers().signer.read.sha1}
     booted = boot(image, tmp_path)
-    assert (booted.faults, booted.limits, booted.unknown) == ([], (), ())
-    assert runs_only_signed(booted.machine)
+    assert booted.faults == []
+    assert booted.machine.registry.text(POLICY, "ExecutionPolicy") == ALL_SIGNED
 
 
 PATHS = {
     r"C:\Windows\Setup\Scripts\first-boot.ps1": "setup: ",
-    r"C:\k\start-kubelet.ps1": "kubelet: ",
+    r"C:\k\start-kubelet.ps1": "join: ",
     r"C:\k\pre-kubeadm\01-own.ps1": "join: ",
-    r"C:\k\set-pod-network.ps1": "pod-network: ",
-    r"C:\k\reset-node.ps1": "rejoin: ",
-    # kubelet's script imports it too, so the node does not join.
-    r"C:\k\common.psm1": "user-data: ",
+    r"C:\k\set-pod-network.ps1": "signed-scripts: ",
 }
 
 
@@ -121,36 +83,6 @@ def test_one_script_without_its_signature_fails_the_boot(image: Image, tmp_path:
     assert any(fault.startswith(PATHS[path]) for fault in booted.faults), booted.faults
     (refused,) = [fault for fault in booted.faults if fault.startswith("signed-scripts: ")]
     assert f"{path}: it is not signed" in refused
-
-
-LOSSES = {
-    ("Root", signers().root): "build: failed: step trust, resource trust/certificate:TrustedPublisher",
-    ("TrustedPublisher", signers().signer): (
-        r"build: failed: C:\ProgramData\imagegen\bundle\engine.psm1 cannot be loaded: its publisher CN=Example Inc, "
-        "O=Example Inc is not in the store TrustedPublisher"
-    ),
-}
-
-
-@pytest.mark.parametrize(("store", "identity"), LOSSES, ids=["root", "publisher"])
-def test_without_a_certificate_the_build_ends_by_name(tmp_path: Path, store: str, identity: Identity) -> None:
-    """Without the root, before the policy is set; without the publisher, at the first script of the next phase."""
-    config = write_config(tmp_path)
-    sign_all(config, "aws")
-    variant = Variant(str(config.file), "aws")
-    losses = find_losses(variant, tmp_path / "disk", rf"trust/certificate:{store}\{identity.read.sha1}")
-    assert any(loss.startswith(LOSSES[store, identity]) for loss in losses), losses
-
-
-def test_a_script_of_user_data_must_be_signed(image: Image, tmp_path: Path) -> None:
-    """As nodes without the policy get it: a file without a signature."""
-
-    def unsigned(join: Join) -> UserData:
-        return make_user_data(dataclasses.replace(join, all_signed=False))
-
-    booted = boot(image, tmp_path, unsigned)
-    path = r"C:\run\cluster-api\before-join.ps1"
-    assert booted.faults == [f"signed-scripts: {path}: it is not signed, and the policy of the machine is AllSigned"]
 
 
 def test_a_rehearsal_with_packer_builds_and_boots_it(tmp_path: Path) -> None:

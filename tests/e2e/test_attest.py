@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,20 +18,22 @@ from imagegen.build import process
 from imagegen.plan.loading import ConfigRequest
 from imagegen.record.store import ATTESTATION, SBOM
 from imagegen.rehearsal import rehearse
-from imagegen.rehearsal.boot import drift
-from imagegen.rehearsal.machine.engine import run_entry
+from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.run import Run
 from tests.attest_support import private_pem, public_pem
 from tests.conftest import TODAY
 from tests.deadlines import HANG_S
+from tests.e2e.boot_support import check_node
 from tests.e2e.rehearsal_support import CONFIG, imagegen, user_environ
 
 if TYPE_CHECKING:
     from imagegen.build.process import Completed
+    from imagegen.rehearsal.boot.booted import Boot
 
 pytestmark = pytest.mark.e2e
 
 TARGET = "azure"
+SCRIPT = r"C:\k\start-kubelet.ps1"
 # It writes what cosign 3 writes, and keeps the arguments that it was given.
 COSIGN = """\
 #!{python}
@@ -43,7 +46,7 @@ def value(option):
     return pathlib.Path(sys.argv[sys.argv.index(option) + 1])
 
 pathlib.Path(__file__).with_name("argv.json").write_text(json.dumps(sys.argv[1:]))
-statement = Statement.model_validate(json.loads(value("--statement").read_bytes()))
+statement = Statement(json.loads(value("--statement").read_bytes()))
 envelope = json.loads(sign(statement, read_signing_key(value("--key").read_bytes(), "key", None)))
 media_type = "application/vnd.dev.sigstore.bundle.v0.3+json"
 material = {{"publicKey": {{"hint": "x"}}}}
@@ -67,15 +70,17 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder, printed = tmp_path_factory.mktemp("built"), list[str]()
+    folder = tmp_path_factory.mktemp("built")
+    nodes: list[Boot] = []
 
-    def record(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the original has them
-        outcome = run_entry(*arguments, **named)
-        printed.append(outcome.output)
-        return outcome
+    def boot(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the original has them
+        nodes.append(boot_image(*arguments, **named))
+        return nodes[-1]
 
+    checks = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(drift, "run_entry", record)
+        patched.setattr(rehearse, "boot_image", boot)
+        patched.setattr(rehearse, "scratch_folder", lambda *_: contextlib.nullcontext(tmp_path_factory.mktemp("s")))
         rehearse.rehearse_build(
             *(ConfigRequest(CONFIG, TODAY), TARGET),
             Run.start(user_environ(folder), {}, make_console(plain=True, quiet=True), folder),
@@ -84,11 +89,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
             boot=True,
         )
     (rehearsed,) = (folder / "rehearsal").glob("windows-*")
+    (tree,) = rehearsed.glob("**/tree")
+    machine = nodes[0].machine
+    checks.append(check_node(machine, tree))
+    machine.files.write(SCRIPT, machine.files.read(SCRIPT) + b"# changed by somebody\n")
+    checks.append(check_node(machine, tree))
     (manifest,) = rehearsed.glob("manifests/*/*/*.json")
     (folder / "a.key").write_bytes(private_pem("ed25519"))
     (folder / "a.key").chmod(0o600)
     (folder / "a.pub").write_bytes(public_pem("ed25519"))
-    return Built(folder, manifest, rehearsed / "lock.json", tuple(printed))
+    return Built(folder, manifest, rehearsed / "lock.json", tuple(checks))
 
 
 def test_proof_of_a_build_holds_for_its_lock_and_its_node(built: Built) -> None:

@@ -23,8 +23,7 @@ from tests.e2e.cloudbase_init_support import VERSIONS, make_runner
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.booted import Boot
-    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.boot.booted import Boot, Image
     from imagegen.rehearsal.boot.model import GivenCertificate, Instance
 
 pytestmark = pytest.mark.e2e
@@ -33,7 +32,6 @@ _BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 _CONF = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\cloudbase-init.conf"
 # The store that cloudbase-init makes for the certificate for which Azure encrypts.
 _OF_AGENT = r"LocalMachine\Windows Azure Environment"
-_STOCK_ROOTS = frozenset(row["thumbprint"] for row in table("roots")["stock"].values())
 _PLUGIN = "cloudbaseinit.plugins.windows.certificates.ServerCertificatesPlugin"
 # What agents of others may do with the same calls. Each is asked once.
 _OWN_PLUGIN = """\
@@ -72,9 +70,10 @@ def _boot(image: Image, runner: Runner, *certificates: GivenCertificate) -> Boot
 
 
 def _list(booted: Boot) -> dict[str, frozenset[str]]:
-    """The thumbprints in each certificate store of the node, without the roots that every Windows has."""
-    stores = booted.machine.certificates
-    found = {store: stores.thumbprints(store) - _STOCK_ROOTS for store in stores}
+    """The thumbprints in each certificate store of the node, without those of the image: the roots that every Windows
+    has, and the builder's, which first-boot.ps1 removes."""
+    stores, before = booted.machine.certificates, booted.image.machine.certificates
+    found = {store: stores.thumbprints(store) - before.thumbprints(store) for store in stores}
     return {store: prints for store, prints in found.items() if prints or store != ROOT}
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.boot.booted import Image
     from tests.e2e.cloudbase_init_support import Configured
 
 pytestmark = pytest.mark.e2e

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.boot.booted import Image
 
 pytestmark = pytest.mark.e2e
 

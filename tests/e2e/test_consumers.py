@@ -11,7 +11,6 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.catalog.facts import numbers
-from imagegen.rehearsal.node.objects import kubelet_config
 from tests.conftest import load_today
 from tests.e2e import test_boot_matrix
 from tests.e2e.go_programs import Program
@@ -144,12 +143,6 @@ def test_each_program_reads_its_files(rendered: Mapping[Rendered, str]) -> None:
     assert {file.kind for file in rendered} == set(KINDS)
     assert {file.reader for file in rendered} == {NODE, *DOCKER.values(), *CONTAINERD.values()}
     assert refusals(rendered) == []
-
-
-def test_the_cluster_of_the_rehearsal_gives_kubelet_a_configuration_that_it_reads() -> None:
-    text = kubelet_config("1.36.4")["data"]["kubelet"]
-    assert refusals({Rendered("kubelet", text): "kubelet"}) == []
-    assert refusals({Rendered("kubelet", text.replace("rotateCertificates", "rotateCertificate")): "kubelet"})
 
 
 # Of a configuration for these plugins, only what every plugin has is checked.

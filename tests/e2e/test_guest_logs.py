@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.refusal import KilledError, RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.stock import SYSPREP_STATUS
-from imagegen.rehearsal.machine.stop import KilledError
 from tests.e2e.rehearsal_support import TARGETS, rehearse_tree, rendered
 
 if TYPE_CHECKING:
@@ -81,8 +80,8 @@ def _refuse_the_seal(machine: Machine) -> None:
         (
             _kill_the_engine,
             "Packer failed: Script exited with non-zero exit status: 1.",
-            "imagegen/state.json",
-            "setting",
+            "imagegen/engine.log",
+            '"status": "changed"',
         ),
         (_refuse_the_seal, "Script exited with non-zero exit status: 1.", "sysprep/setuperr.log", "SYSPRP refuses"),
     ],

@@ -9,7 +9,7 @@ import re
 import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
@@ -18,15 +18,14 @@ from imagegen.build import process
 from imagegen.fetch.lock import read_lock
 from imagegen.record.store import ATTESTATION, SBOM
 from imagegen.rehearsal import preparation
-from imagegen.rehearsal.boot import drift
 from imagegen.rehearsal.boot.boot import boot_image
-from imagegen.rehearsal.boot.image import describe_image
+from imagegen.rehearsal.boot.booted import Image
 from imagegen.rehearsal.cloudbase_init.run import Runner
-from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.signing.authority import SigningAuthority
 from imagegen.rehearsal.signing.sign import sign
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
 from tests.conftest import REPOSITORY, load_today
+from tests.e2e.boot_support import check_node
 from tests.e2e.rehearsal_support import DEADLINE_S, sandbox_of, setup_of, user_environ
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.build.process import Completed
-    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.boot.booted import Image
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.sandbox import Sandbox, SandboxSetup
 
@@ -157,9 +156,7 @@ def outside(tmp_path: Path, company: Company) -> Path:
     return folder
 
 
-def test_from_a_policy_to_a_proof_and_then_a_closed_network(
-    tmp_path: Path, outside: Path, company: Company, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_a_policy_to_a_proof_and_then_a_closed_network(tmp_path: Path, outside: Path, company: Company) -> None:
     policy, inspect, scripts, lock, (rehearse, *build), proof, node = _commands(PROOF)
     fill, inside = _commands(CLOSED)
     desk = Desk(outside)
@@ -183,13 +180,17 @@ def test_from_a_policy_to_a_proof_and_then_a_closed_network(
         desk.walk(build)
         assert (sandbox.faults, sandbox.captured is None) == ([], False)
         spec = load_today(outside / "image.yaml").specs["aws"]
-        image = describe_image(cast("Machine", sandbox.captured), spec, sandbox.bundle)
+        image = Image(cast("Machine", sandbox.captured), spec)
     desk.sandbox = None
     manifest = desk.find_image()
     desk.walk(proof)
     for suffix in (".json", ATTESTATION, SBOM):
         shutil.copy(manifest.with_name(f"{manifest.stem}{suffix}"), outside / f"manifest{suffix}")
-    (outside / "check.txt").write_text(_checked(image, tmp_path, monkeypatch))
+    booted = boot_image(image, Runner(tmp_path, os.environ))
+    assert booted.faults == []
+    trees = [path for path in outside.glob("**/tree") if "rehearsal" not in path.parts]
+    tree = max(trees, key=lambda path: path.stat().st_mtime)
+    (outside / "check.txt").write_text(check_node(booted.machine, tree))
     assert re.search(r"(?m)^node +ok ", desk.walk(node)[0])
     _walk_inside(tmp_path / "inside", outside, told, inside)
 
@@ -253,17 +254,3 @@ def _url(artifacts: Mapping[str, bytes], end: str) -> str:
 
 def _one(artifacts: Mapping[str, bytes], end: str) -> bytes:
     return artifacts[_url(artifacts, end)]
-
-
-def _checked(image: Image, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What start.ps1 -Check prints on a node of the image."""
-    printed: list[str] = []
-
-    def run(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the original has them
-        outcome = run_entry(*arguments, **named)
-        printed.append(outcome.output)
-        return outcome
-
-    monkeypatch.setattr(drift, "run_entry", run)
-    assert boot_image(image, Runner(folder, os.environ)).faults == []
-    return printed[0]

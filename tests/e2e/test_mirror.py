@@ -14,7 +14,7 @@ from imagegen.base.errors import ExitCode
 from imagegen.build import process
 from imagegen.fetch.lock import read_lock
 from imagegen.rehearsal.boot.boot import boot_image
-from imagegen.rehearsal.boot.image import describe_image
+from imagegen.rehearsal.boot.booted import Image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.network.registries import make_image
 from imagegen.steps.image_name import ImageName
@@ -153,7 +153,7 @@ def test_a_closed_network_builds_and_boots_from_its_mirror(runtime: str, tmp_pat
         assert sandbox.missing == []
         hosts = {entry.host for entry in sandbox.network.journal if not entry.host[0].isdigit()}
         assert sandbox.captured is not None
-        image = describe_image(sandbox.captured, loaded.specs["aws"], sandbox.bundle)
+        image = Image(sandbox.captured, loaded.specs["aws"])
     downloads = {host for host in hosts if not host.endswith(".amazonaws.com")}
     assert downloads == {"mirror.example.com"}
     # The lock that came from outside holds: its images are what a registry has.

@@ -32,7 +32,6 @@ from imagegen.record.store import LocalStore
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.clouds.aws.cloud import Aws
-from imagegen.rehearsal.winrm.observations import Cost
 from tests.conftest import load_today
 from tests.e2e.boot_support import capture
 from tests.e2e.rehearsal_support import (
@@ -453,7 +452,7 @@ def _boot(captured: Machine, folder: Path, timeout_s: float) -> dict[str, Any]:
     scratch = folder / "scratch"
     scratch.mkdir()
     runner = Runner(scratch, os.environ, timeout_s=timeout_s)
-    sandbox = cast("Sandbox", types.SimpleNamespace(captured=captured, bundle=None))
+    sandbox = cast("Sandbox", types.SimpleNamespace(captured=captured))
     try:
         rehearse._boot(
             sandbox, loaded().specs["aws"], runner, folder, make_console(plain=True, quiet=True), {"winrm": 1}
@@ -517,13 +516,12 @@ def test_a_signal_between_two_children_leaves_nothing(tmp_path: Path, name: str)
     _assert_nothing_left(environ)
 
 
-@pytest.mark.parametrize(("boots", "named"), [(True, "cmd, PowerShell"), (False, "did not run")])
+@pytest.mark.parametrize(("boots", "named"), [(True, "kubeadm, kubelet"), (False, "did not run")])
 def test_what_is_not_checked_depends_on_the_boot(boots: bool, named: str) -> None:
-    told = rehearse._make_note(loaded().specs["aws"], Cost(), boots=boots)["not_checked"]
-    assert isinstance(told, list)
-    [about_boot] = [text for text in told if "Windows Setup" in str(text)]
-    assert named in str(about_boot)
-    assert ("model" in str(about_boot)) is boots
+    told = rehearse._list_unchecked(loaded(), "aws", boots=boots)
+    [about_boot] = [text for text in told if "Windows Setup" in text]
+    assert named in about_boot
+    assert ("model" in about_boot) is boots
 
 
 def _assert_gone_within(seconds: float, marked: str) -> None:

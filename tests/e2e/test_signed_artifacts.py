@@ -14,13 +14,12 @@ from imagegen.base.errors import BuildError, ExitCode
 from imagegen.fetch.lock import read_lock
 from imagegen.plan.loading import ConfigRequest
 from imagegen.rehearsal import preparation, rehearse
-from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.signing.authority import SigningAuthority
 from imagegen.rehearsal.signing.sign import sign
 from imagegen.rehearsal.signing.stand_in_signer import StandInSigner
 from imagegen.run import Run
 from tests.conftest import REPOSITORY, TODAY
-from tests.signing_support import StampedSigner, signers
+from tests.signing_support import StampedSigner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,21 +72,6 @@ STAMPED = "artifacts.signatures.signers=[CN=Example Inc]"
 def test_stand_ins_with_timestamps_go_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparation, "StandInSigner", StampedSigner)
     assert build(tmp_path, io.StringIO(), STAMPED).published is not None
-
-
-def test_a_machine_names_the_root_of_a_timestamp_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines, root, add_root = io.StringIO(), signers().clock.chain[-1], CertificateStores.add_root
-
-    def add_others(stores: CertificateStores, data: bytes, thumbprint: str) -> None:
-        if data != root.der:
-            add_root(stores, data, thumbprint)
-
-    monkeypatch.setattr(preparation, "StandInSigner", StampedSigner)
-    monkeypatch.setattr(CertificateStores, "add_root", add_others)
-    with pytest.raises(BuildError):
-        build(tmp_path, lines, STAMPED)
-    assert f"is timestamped below {root.read.subject}, a root that this machine neither has" in lines.getvalue()
-    assert f"the sha256 {root.read.sha256.lower()} beside the config, and add windows.trusted" in lines.getvalue()
 
 
 class Unsigned(StandInSigner):

@@ -1,4 +1,4 @@
-"""A real sshd reads our sshd_config as the model of Windows' sshd does: their keywords are the same.
+"""A real sshd reads our sshd_config: it knows each keyword.
 
 sshd comes from the PATH, or else from a Debian package, which is unpacked and not installed.
 """
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import pipeline
-from imagegen.rehearsal.machine.files import Files
-from imagegen.rehearsal.machine.sshd import CONFIG, DATA, read_settings
 from tests.conftest import load_today
 from tests.deadlines import HANG_S
 from tests.e2e.test_boot_matrix import BASE
@@ -90,18 +88,13 @@ def _rendered(*sets: str) -> str:
 
 
 @pytest.mark.parametrize("port", [22, 2222])
-def test_sshd_reads_our_configuration_as_the_model_does(read: Callable[[str], str], tmp_path: Path, port: int) -> None:
+def test_sshd_reads_our_configuration(read: Callable[[str], str], port: int) -> None:
     text = _rendered(f"ssh={{port: {port}}}")
     found = read(text)
     lines = found.splitlines()
-    files = Files(tmp_path)
-    files.make_folder(DATA)
-    files.write(CONFIG, text.encode())
-    model = read_settings(files)
-    assert (f"port {model.port}" in lines, model.port) == (True, port)
-    assert ("passwordauthentication no" in lines, model.accepts_passwords) == (True, False)
+    assert f"port {port}" in lines
+    assert "passwordauthentication no" in lines
     assert "authorizedkeysfile .ssh/authorized_keys" in lines
-    assert model.keys_file("u", administrator=True) == r"C:\Users\u\.ssh\authorized_keys"
     algorithms = {
         name: value for name, _, value in (line.partition(" ") for line in lines) if name in ("ciphers", "macs")
     }

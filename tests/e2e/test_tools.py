@@ -108,10 +108,8 @@ def echo(line: str) -> str:
     return f"printf '%s\\n' '{line}'"
 
 
-def test_tools_are_found_at_once_the_second_time(tools: Toolchain, environ: dict[str, str]) -> None:
-    began = time.monotonic()
+def test_the_same_tools_are_found_again(tools: Toolchain, environ: dict[str, str]) -> None:
     again = find_tools(environ=environ, console=Console(sys.stderr, plain=True), needed=PLUGINS.values())
-    assert time.monotonic() - began < 1
     assert again == tools
     assert set(again.plugins) >= {"amazon", "azure"}
 

@@ -75,17 +75,6 @@ def handed_to(call: str, words: str, *, within: str = "") -> Rule:
     return check
 
 
-def only_at_last(words: str, *, within: str = "") -> Rule:
-    """Each such statement stands in a finally."""
-
-    def check(script: Script) -> list[str]:
-        nodes, faults = _each(script, words, within)
-        outside = [node for node in nodes if not any(above.type == "finally_clause" for above in node.ancestors())]
-        return faults + [script.at(node, "stands in no finally") for node in outside]
-
-    return check
-
-
 def only_where(condition: str, words: str, *, within: str = "") -> Rule:
     """Each such statement stands in the block of an `if` with exactly this condition."""
 
@@ -116,7 +105,3 @@ def in_order(*words: str, within: str = "") -> Rule:
         return faults
 
     return check
-
-
-def has_no_parameters(script: Script) -> list[str]:
-    return [f"{script.path}: the script has parameters"] if script.parameters(script.root) else []

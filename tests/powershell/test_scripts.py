@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.steps.kinds import PLANNED_KINDS
-from tests.powershell.mend_words import TELL_REASONS
 from tests.powershell.reader import Script
 from tests.powershell.repository import ROOT, RULES, script, script_paths
 from tests.powershell.rules_types import process_types, waits_have_a_time
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from tests.powershell.cases import Rule
 
 PATHS = script_paths()
+TELL_REASONS = '& $part | ForEach-Object -Process { $code = 1; [System.Console]::Out.WriteLine("failed: $_") }'
 
 
 def test_the_engine_is_there_and_one_script_for_each_kind() -> None:

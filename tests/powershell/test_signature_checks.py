@@ -6,18 +6,11 @@ docs/guest.md describes the check. No test here runs the scripts, and the machin
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
-import types
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.rehearsal.machine import signatures
-from imagegen.rehearsal.machine.certificates import ROOT, CertificateStores
-from imagegen.rehearsal.machine.kinds.kind import Supplies
-from imagegen.rehearsal.machine.plan import Signature
-from imagegen.rehearsal.machine.stop import StopError
 from tests.authenticode.pki import pki
 from tests.powershell.mend import Mend, find_faults, find_unseen
 from tests.powershell.repository import script
@@ -29,24 +22,8 @@ if TYPE_CHECKING:
     from tests.powershell.reader import Node
 
 COMMON, ENGINE = "packer/guest/common.psm1", "packer/guest/engine.psm1"
-PACKAGE, CERTIFICATE = "packer/guest/kinds/package.ps1", "packer/guest/kinds/certificate.ps1"
-SCRIPT_KIND = "packer/guest/kinds/script.ps1"
 ASSERT, FAULT = "Assert-Signature", "Get-SignatureFault"
 
-CHECK_COPY = "Assert-Signature -Path $From -Name $To -Digest $Digest -Context $Context"
-CHECK_PACKAGE = (
-    'Assert-Signature -Path $Context.Artifact -Name "$($Resource.artifact).msi" '
-    "-Digest ([System.IO.Path]::GetFileName($Context.Artifact)) -Context $Context"
-)
-CHECK_SCRIPT = (
-    "Assert-Signature -Path ([System.IO.Path]::Combine($Context.Bundle, $script.Name.Replace('/', '\\'))) "
-    "-Name $script.Name -Digest $script.Value -Context $Context"
-)
-CHECK_OWN_SCRIPT = "Assert-Signature -Path $file -Name $Resource.source -Digest $Resource.sha256 -Context $Context"
-NOT_PUBLISHER = "$Resource.store -cne 'TrustedPublisher'"
-OTHER_SIGNER = f"if ({NOT_PUBLISHER} -or $null -eq $wanted -or $wanted.thumbprint -cne $Resource.sha256) {{ continue }}"
-FOR_SCRIPTS = "foreach ($script in $Context.Files.PSObject.Properties) {"
-COPY = "[System.IO.File]::Copy($From, $new, $true)"
 WANTED = "$wanted = $Context.Signatures[$Digest]"
 DECIDED_BY_HOST = "$null -eq $wanted -or $null -ne $wanted.hidden"
 JUDGE = "$fault = Get-SignatureFault -Found (Get-AuthenticodeSignature -LiteralPath $file -ErrorAction Stop) -Wanted"
@@ -64,51 +41,6 @@ HAND_ON = "Signatures = $Session.Signatures; Checked = $Session.State.Checked"
 REPORT = "if ($Session.State.Checked.ContainsKey($digest)) { 'machine' } else { 'host' }"
 
 CHECKS = (
-    Mend(
-        "a-file-is-checked-before-it-is-copied",
-        COMMON,
-        (in_order(CHECK_COPY, COPY, "Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),),
-        (
-            (f"    {CHECK_COPY}\n", ""),
-            (f"    {CHECK_COPY}\n", f"    if ($To -like '*.exe') {{ {CHECK_COPY} }}\n"),
-            (f"    {CHECK_COPY}\n", f"    {CHECK_COPY.replace('$Digest', '$From')}\n"),
-        ),
-    ),
-    Mend(
-        "an-installer-is-checked-before-it-runs",
-        PACKAGE,
-        (in_order(CHECK_PACKAGE, "$code = (Invoke-Native -FilePath $msiexec"),),
-        (
-            (f"        {CHECK_PACKAGE}\n", ""),
-            (CHECK_PACKAGE, f"if ($null -eq $Resource.product) {{ {CHECK_PACKAGE} }}"),
-            ("([System.IO.Path]::GetFileName($Context.Artifact))", "$Resource.artifact"),
-        ),
-    ),
-    Mend(
-        "a-script-of-the-operators-is-checked-before-it-runs",
-        SCRIPT_KIND,
-        (in_order(CHECK_OWN_SCRIPT, "$ran = Invoke-Native -FilePath"),),
-        (
-            (f"        {CHECK_OWN_SCRIPT}\n", ""),
-            (CHECK_OWN_SCRIPT, f"if ($null -eq $Resource.name) {{ {CHECK_OWN_SCRIPT} }}"),
-            ("-Digest $Resource.sha256", "-Digest $Resource.name"),
-        ),
-    ),
-    Mend(
-        "the-scripts-of-a-publisher-are-checked-when-it-is-set",
-        CERTIFICATE,
-        (
-            in_order(FOR_SCRIPTS, "$store = Open-CertificateStore"),
-            in_order("$wanted = $Context.Signatures[$script.Value]", OTHER_SIGNER, CHECK_SCRIPT),
-        ),
-        (
-            (f"            {CHECK_SCRIPT}\n", ""),
-            ("-Digest $script.Value", "-Digest $Resource.sha256"),
-            (FOR_SCRIPTS, "foreach ($script in @()) {"),
-            (NOT_PUBLISHER, "$Resource.store -cne 'Root'"),
-            (OTHER_SIGNER, OTHER_SIGNER.replace("thumbprint -cne", "thumbprint -ceq")),
-        ),
-    ),
     Mend(
         "only-what-windows-does-not-show-is-left-to-the-host",
         COMMON,
@@ -223,35 +155,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_model_says_what_the_script_says(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _said_by_model(CASES[case], monkeypatch) == _said_by_script(CASES[case])
-
-
 def test_every_message_of_the_script_is_one_of_the_cases() -> None:
     tried = [_template(case)[0] for case in CASES.values()]
 
     assert sorted(set(tried)) == sorted(_texts(script(COMMON).functions[FAULT.lower()].node))
-
-
-def _said_by_model(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
-    shown = signatures.Shown(case.status, "why", pki().signer.read)
-    monkeypatch.setattr(signatures, "show_signature", lambda *_: shown)
-    stores, digest = CertificateStores(), hashlib.sha256(b"").hexdigest()
-    for root in case.roots:
-        stores.add_root(root.der, root.read.sha1)
-    assert len(stores.thumbprints(ROOT)) == len(case.roots)
-    supplies = Supplies("", "", 1, signatures={digest: Signature.model_validate(case.wanted)})
-    with pytest.raises(StopError) as raised:
-        signatures.check_signature(cast("Any", types.SimpleNamespace(certificates=stores)), b"", FILE, supplies)
-    return raised.value.reason
-
-
-def _said_by_script(case: Case) -> str:
-    template, chain = _template(case)
-    fault = _filled(template, _values(case) | chain)
-    (thrown,) = [text for text in _texts(script(COMMON).functions[ASSERT.lower()].node) if "$fault" in text]
-    return _filled(thrown, {"$Name": FILE, "$fault": fault})
 
 
 def _template(case: Case) -> tuple[str, dict[str, str]]:

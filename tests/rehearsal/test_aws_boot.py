@@ -11,7 +11,7 @@ from imagegen.rehearsal.boot.model import Instance
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.clouds.aws.boot import Ec2Platform, make_instance
 from imagegen.rehearsal.clouds.aws.metadata import InstanceMetadata
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS
+from imagegen.rehearsal.machine.address import NODE_ADDRESS
 from imagegen.rehearsal.network.messages import Request, Response
 
 _ADDRESS = "169.254.169.254"

@@ -18,7 +18,7 @@ from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.clouds.azure.boot import AzurePlatform, make_instance
 from imagegen.rehearsal.clouds.azure.provisioning_dvd import make_dvd, make_environment
 from imagegen.rehearsal.clouds.azure.wireserver import Report
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS
+from imagegen.rehearsal.machine.address import NODE_ADDRESS
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
 
 _WIRESERVER = "168.63.129.16"

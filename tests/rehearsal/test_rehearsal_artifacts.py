@@ -151,7 +151,7 @@ class Mistake:
 
 
 MISTAKES = (
-    Mistake("containerd/resources.yml", "[containerd.exe, ", "[containered.exe, ", "does not have containered.exe"),
+    Mistake("containerd/resources.yml", "[containerd.exe, ", "[containered.exe, ", "add a directory, file, "),
     Mistake("containerd/resources.yml", "strip: 1", "strip: 0", "does not have containerd.exe, ctr.exe"),
     Mistake("containerd/resources.yml", "    strip: 1\n", "", "it has bin/containerd-shim-runhcs-v1.exe, "),
     Mistake("containerd/resources.yml", 'exe" --run', '2.exe" --run', "makes C:\\Program Files\\containerd\\"),

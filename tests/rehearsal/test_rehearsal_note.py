@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from imagegen.rehearsal.rehearse import _make_note
-from imagegen.rehearsal.winrm.observations import Cost
+from imagegen.rehearsal.rehearse import _list_unchecked
 from tests.conftest import REPOSITORY, load_today
 
-if TYPE_CHECKING:
-    from pydantic import JsonValue
 
-NO_COST = Cost(0, 0, 0, 0, 0, 0)
-
-
-def not_checked(file: str) -> list[JsonValue]:
-    spec = load_today(REPOSITORY / file).specs["aws"]
-    found = _make_note(spec, NO_COST, boots=False)["not_checked"]
-    assert isinstance(found, list)
-    return found
+def not_checked(file: str) -> list[str]:
+    return _list_unchecked(load_today(REPOSITORY / file), "aws", boots=False)
 
 
 def test_credentials_that_were_invented_are_named() -> None:
@@ -40,3 +29,9 @@ def test_each_script_of_the_operator_is_named() -> None:
 def test_the_certificates_of_signatures_are_named() -> None:
     (said,) = set(not_checked("configs/signed-artifacts.yaml")) - set(not_checked("tests/rules/base.yaml"))
     assert str(said).startswith("that your certificates have signed the artifacts, and that Windows trusts them")
+
+
+def test_each_script_of_the_steps_is_named() -> None:
+    told = not_checked("configs/windows-2022-containerd.yaml")[0]
+    assert told.startswith("what imagegen's own scripts do on Windows, which were taken as run: the engine, ")
+    assert told.endswith("first-boot.ps1, reset-node.ps1, rotate-logs.ps1, start-kubelet.ps1")

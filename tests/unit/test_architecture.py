@@ -30,7 +30,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "base": _HOUSE - {"base"},
     "authenticode": _HOUSE - {"authenticode"},
     "catalog": _HOUSE - {"base", "catalog", "providers"},
-    "boot": _HOUSE - {"base", "boot", "steps"},
+    "boot": {"build", "leftovers", "mirror", "plan", "record", "rehearsal", "render", "samples"} | _STORY,
     "config": {"fetch", "oci", "plan", "render"} | _RUNS,
     "rules": {"plan", "render"} | _RUNS,
     "settle": {"plan", "render"} | _RUNS,

@@ -60,7 +60,11 @@ def is_there(name: str) -> bool:
     key at the start of a line of YAML.
 
     The text may have only the beginning of its name, to which a test adds the rest: `f"{name}-{target}"`.
+    A case for Windows is named as `tests/windows/cases/service.yml: again`.
     """
+    if ".yml: " in name:
+        path, _, case = name.partition(": ")
+        return (REPOSITORY / path).is_file() and f"\n  {case}:" in source(REPOSITORY / path).partition("\ncases:")[2]
     place, _, test = name.partition("::")
     function, _, case = test.removesuffix("]").partition("[")
     file = REPOSITORY / place
@@ -101,6 +105,9 @@ def test_every_test_of_a_row_is_there(document: Path) -> None:
         ("tests/unit/test_no_such_file.py", False),
         ("tests/signatures/test_policy_cases.py::test_policy[every-verdict]", True),
         ("tests/signatures/test_policy_cases.py::test_policy[no-such-case]", False),
+        ("tests/windows/cases/service.yml: again", True),
+        ("tests/windows/cases/service.yml: no such case", False),
+        ("tests/windows/cases/no-such-file.yml: again", False),
     ],
 )
 def test_a_test_that_is_not_there_is_noticed(name: str, there: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from imagegen.boot.checks.traces import make_folder_check
 from imagegen.boot.judge import CHECKS
 from tests.conftest import REPOSITORY
 
@@ -19,7 +18,7 @@ def first_column(header: str) -> list[str]:
 
 
 def test_the_table_of_the_verdict_has_each_check_once_in_its_order() -> None:
-    assert first_column("check") == [check.name for check in (*CHECKS, make_folder_check(()))]
+    assert first_column("check") == [check.name for check in CHECKS]
 
 
 def test_the_table_of_closed_folders_has_each_folder_once() -> None:

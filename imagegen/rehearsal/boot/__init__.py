@@ -2,6 +2,6 @@
 
 The flow: `Machine.copy` makes a machine from the captured disk -> Windows Setup (specialise, oobe, SetupComplete) ->
 services by their start type, among them cloudbase-init: its real code in a child process, bound to the model machine ->
-its plugins read the cloud's metadata and run the user data -> kubeadm joins a small API server and starts kubelet ->
-a second boot -> what is then on the machine is judged by the checks of `imagegen.boot`.
+its plugins read the cloud's metadata and run the user data, whose scripts and join are taken as run -> a second boot ->
+the checks of `imagegen.boot` read the machine through `view.py`.
 """

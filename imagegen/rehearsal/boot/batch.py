@@ -183,7 +183,6 @@ class Cmd:
             "set": self._set,
             "exit": self._exit,
             "call": self._call,
-            "if": self._if,
         }
 
     def _refuse(self, what: str) -> UnknownCommandError:
@@ -261,14 +260,6 @@ class Cmd:
             raise self._refuse("labels")
         return self._start(rest.strip(), calls=True)
 
-    def _if(self, rest: str) -> int:
-        """`if [not] exist PATH COMMAND`, and nothing else of it."""
-        match = re.fullmatch(r'(?i)\s*(not\s+)?exist\s+("[^"]*"|\S+)\s+(.+)', rest)
-        if match is None or re.search(r"[*?]", match[2]):
-            raise self._refuse("this form of if")
-        there = self._process.machine.files.exists(full_path(self._folder, match[2].strip('"')))
-        return self._dispatch(match[3]) if there != bool(match[1]) else 0
-
     def _start(self, text: str, *, calls: bool = False) -> int:
         process = dataclasses.replace(self._process, folder=self._folder, environ=self._variables.all())
         words = tuple(split_words(text))
@@ -298,7 +289,22 @@ class Cmd:
 # Commands of cmd itself that this interpreter does not have.
 _UNKNOWN = frozenset(
     {
-        *("assoc", "break", "cls", "color", "copy", "date", "del", "dir", "endlocal", "erase", "for", "ftype", "goto"),
+        *(
+            "assoc",
+            "break",
+            "cls",
+            "color",
+            "copy",
+            "date",
+            "del",
+            "dir",
+            "endlocal",
+            "erase",
+            "for",
+            "ftype",
+            "goto",
+            "if",
+        ),
         *("mklink", "move", "path", "pause", "popd", "prompt", "pushd", "rd", "ren", "rename", "rmdir", "setlocal"),
         *("shift", "start", "time", "title", "type", "ver", "verify", "vol"),
     }

@@ -9,8 +9,17 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from imagegen.boot.check import Verdict
-    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.boot.view import MachineNode
     from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.settle.spec import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A captured machine, and the settings of its target."""
+
+    machine: Machine
+    spec: Spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,25 +27,32 @@ class Boot:
     """The verdicts on a node that was started from an image."""
 
     image: Image
-    machine: Machine
-    """The node, after its second start."""
+    node: MachineNode
+    """The machine, after its second start."""
     verdicts: tuple[Verdict, ...]
-    cloudbase_init: str
-    """The version that ran. Empty if none ran."""
     reason: str
-    """Why it is not the image's. Empty if it is."""
+    """Why the cloudbase-init that ran is not the image's. Empty if it is."""
     unknown: tuple[str, ...]
     """What the rehearsal does not know of the programs that ran."""
     log: str
     """The log of cloudbase-init."""
     limits: tuple[str, ...] = ()
-    """What scripts of the operator did that the rehearsal does not know."""
+    """What the machine took as run."""
+
+    @property
+    def machine(self) -> Machine:
+        return self.node.machine
+
+    @property
+    def cloudbase_init(self) -> str:
+        """The version that ran. Empty if none ran."""
+        return self.node.first.version
 
     @property
     def lines(self) -> list[str]:
         """One line for the cloudbase-init that ran, if any did, and one for each check that passed."""
         passed = [verdict.line for verdict in self.verdicts if verdict.passed]
-        ran, wanted = self.cloudbase_init, self.image.cloudbase_init
+        ran, wanted = self.cloudbase_init, self.image.spec.config.cloudbase_init.version
         if not ran:
             return passed
         version = f"cloudbase-init {ran} ran"
@@ -64,7 +80,7 @@ class Boot:
             # Setup's own restarts included.
             "starts": self.machine.boot_count,
             "cloudbase_init": self.cloudbase_init,
-            "cloudbase_init_in_image": self.image.cloudbase_init,
+            "cloudbase_init_in_image": self.image.spec.config.cloudbase_init.version,
             "passed": [verdict.check.name for verdict in self.verdicts if verdict.passed],
         }
         if self.reason:

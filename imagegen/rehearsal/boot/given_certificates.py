@@ -1,4 +1,4 @@
-"""The certificates that a machine's creator gave it: what is in their PFX, and where their keys leaked to."""
+"""The certificates that a machine's creator gave it: what is in their PFX, and by what their keys are known."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
 
-from imagegen.rehearsal.boot.observe import find_leaks
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
     from imagegen.rehearsal.boot.model import GivenCertificate
-    from imagegen.rehearsal.machine.windows import Machine
 
 # A multiple of 3, so that its base64 has whole letters.
 _PIECE: Final = 24
@@ -27,15 +24,8 @@ def find_thumbprint(certificate: GivenCertificate) -> str:
     return found.fingerprint(hashes.SHA1()).hex().upper()  # noqa: S303
 
 
-def find_key_leaks(
-    machine: Machine, certificates: Iterable[GivenCertificate], consoles: Mapping[str, bytes]
-) -> list[str]:
-    """The files and consoles with a private key. Windows keeps keys apart from files: no folder may have one."""
-    return find_leaks(machine, [piece for one in certificates for piece in _pieces(one)], consoles, ())
-
-
-def _pieces(certificate: GivenCertificate) -> Iterator[bytes]:
-    """Bytes of the private key, which a PFX without a password has as they are.
+def pieces(certificate: GivenCertificate) -> Iterator[bytes]:
+    """Bytes of the private key by which it is known in a file, which a PFX without a password has as they are.
 
     Base64 may be in lines of 64 letters: of two pieces side by side, one is not broken.
     """

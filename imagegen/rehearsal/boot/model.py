@@ -93,15 +93,5 @@ class Process:
 Program = Callable[[Process], Ended]
 
 
-@dataclasses.dataclass(frozen=True)
-class OwnScripts:
-    """The operator's scripts. They may do what the rehearsal does not know: that is a limit of it and fails no boot."""
-
-    known: frozenset[bytes] = frozenset()
-    """Their bytes."""
-    limits: list[str] = dataclasses.field(default_factory=list)
-    """What they did that the rehearsal does not know."""
-
-
 class UnknownCommandError(Exception):
     """The rehearsal does not know what a command does. It fails the boot, because its effect is unknown."""

@@ -7,7 +7,7 @@ import dataclasses
 import ntpath
 from typing import TYPE_CHECKING, Final
 
-from imagegen.rehearsal.boot.first_boot import first_boot_scripts
+from imagegen.boot.cloudbase_init import SERVICE as CLOUDBASE_INIT
 from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
 from imagegen.rehearsal.boot.programs import is_file
 from imagegen.rehearsal.boot.shell import Shell
@@ -18,14 +18,13 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.services import AUTOMATIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from imagegen.rehearsal.boot.model import Instance, OwnScripts, Platform, Program
+    from imagegen.rehearsal.boot.model import Instance, Platform, Program
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.agents import Agents
     from imagegen.rehearsal.machine.windows import Machine
 
-CLOUDBASE_INIT: Final = "cloudbase-init"
 _PROGRAM: Final = "cloudbase-init.exe"
 _LOCAL_SYSTEM: Final = "LocalSystem"
 _SYSTEM: Final = "SYSTEM"
@@ -71,10 +70,9 @@ class Node:
         programs: Mapping[str, Program],
         runner: Runner,
         proxy: str,
-        own_scripts: OwnScripts | None = None,
-        scripts: Mapping[bytes, Program] | None = None,
+        unchecked: list[str] | None = None,
     ) -> None:
-        """`scripts` are those of the image that reach beyond the machine, by their bytes."""
+        """`unchecked` gets what the machine takes as run."""
         self.machine = machine
         self.runs = Runs()
         self._instance = instance
@@ -84,9 +82,7 @@ class Node:
         self._proxy = proxy
         own: dict[str, Program] = {_PROGRAM: self._run_program}
         recorded = {name: self._record(program) for name, program in programs.items()}
-        self._shell = Shell(
-            {**agents.programs, **recorded, **own}, {**first_boot_scripts(), **(scripts or {})}, own_scripts
-        )
+        self._shell = Shell({**agents.programs, **recorded, **own}, [] if unchecked is None else unchecked)
         self._service_waits = False
         self._must_restart = False
         machine.services.on_start[CLOUDBASE_INIT] = self._service_started
@@ -119,20 +115,6 @@ class Node:
             self.machine.restart()
             return self._run_until_quiet()
         return False
-
-    def pass_time(self, is_so: Callable[[], bool], limit_s: float) -> bool:
-        """Let the machine run until something is so, or up to the limit. Whether it is so."""
-        with self._unknown_is_recorded():
-            return self.machine.wait_until(is_so, limit_s)
-        return False
-
-    def run(self, arguments: Sequence[str]) -> str:
-        """Run a program as an administrator does, on drive C. What it said last if it failed, and otherwise nothing."""
-        ended = Ended(0)
-        with self._unknown_is_recorded():
-            ended = self._shell.run(Process(self.machine, arguments, folder="C:\\", user=self.account))
-        said = ended.output.strip().rpartition("\n")[2]
-        return f"{' '.join(arguments)} ended with {ended.exit_code}: {said}" if ended.exit_code else ""
 
     @contextlib.contextmanager
     def _unknown_is_recorded(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Runs command lines, batch files and PowerShell on the model machine. A command that it does not know fails the boot.
+"""Runs command lines and batch files on the model machine. A command that it does not know fails the boot.
 
 `Shell(programs).run(process)` starts a process as Windows does. `programs` are those that the image brings, by the
 name of their file. A program runs only if its file is on the model's disk.
@@ -10,9 +10,9 @@ import re
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.batch import Cmd, command_line_words
-from imagegen.rehearsal.boot.model import OwnScripts, Process
-from imagegen.rehearsal.boot.powershell import PowerShell
+from imagegen.rehearsal.boot.model import Process
 from imagegen.rehearsal.boot.programs import NoSuchProgramError, Programs, is_file, split_words
+from imagegen.rehearsal.boot.taken_as_run import run_powershell
 from imagegen.rehearsal.boot.windows_programs import WINDOWS_PROGRAMS, refused
 from imagegen.rehearsal.machine.refusal import NoSuchFile
 
@@ -24,18 +24,13 @@ if TYPE_CHECKING:
 
 
 class Shell:
-    """`scripts` are PowerShell scripts whose effect is known by their bytes; other scripts are interpreted.
-    `own_scripts` are those of the operator."""
+    """`unchecked` gets what the machine took as run."""
 
-    def __init__(
-        self,
-        programs: Mapping[str, Program],
-        scripts: Mapping[bytes, Program] | None = None,
-        own_scripts: OwnScripts | None = None,
-    ) -> None:
-        self._scripts = scripts or {}
-        self._own_scripts = own_scripts or OwnScripts()
-        own: dict[str, Program] = {"cmd.exe": self._run_cmd, "powershell.exe": self._run_powershell}
+    def __init__(self, programs: Mapping[str, Program], unchecked: list[str]) -> None:
+        own: dict[str, Program] = {
+            "cmd.exe": self._run_cmd,
+            "powershell.exe": lambda process: run_powershell(process, unchecked),
+        }
         self._programs = Programs({**WINDOWS_PROGRAMS, **programs, **own}, self._run_batch)
 
     def run(self, process: Process) -> Ended:
@@ -53,9 +48,6 @@ class Shell:
 
     def _run_batch(self, process: Process) -> Ended:
         return Cmd(self._programs, process).run_file()
-
-    def _run_powershell(self, process: Process) -> Ended:
-        return PowerShell(self._programs, process, self._scripts, self._own_scripts).run()
 
     def _run_cmd(self, process: Process) -> Ended:
         option, *words = [*process.arguments[1:], ""]

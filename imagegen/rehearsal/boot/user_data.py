@@ -4,52 +4,50 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from imagegen.rehearsal.node.api_server import POD_RANGE, SERVICE_RANGE
-from imagegen.rehearsal.node.runtimes import CONTAINERD_PIPE
+from imagegen.boot.pods import CONTAINERD_PIPE, CRI_DOCKERD_PIPE
+from imagegen.boot.traces import own_scripts
+from imagegen.catalog.facts import minor, paths
+from imagegen.rehearsal.node.facts import is_within, read_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.settle.spec import Spec
+
 # Before this version kubeadm reads arguments as a mapping, and from it on as a list.
 _LIST_SINCE: Final = "v1beta4"
-# kubeadm writes its files while the service kubelet, which was started with the machine, looks for them.
-_BEFORE_JOIN_S: Final = 4
 _DONE: Final = "/run/cluster-api/bootstrap-success.complete"
 CONFIG: Final = "/run/kubeadm/kubeadm-join-config.yaml"
 """kubeadm's configuration, which user data writes."""
+_SANDBOX_FLAG: Final = "pod-infra-container-image"
+_DOCKER_PIPE: Final = "npipe:////./pipe/docker_engine"
+# kubeadm 1.14 knew Docker's API only by this address.
+_DOCKER_OF_1_14: Final = "tcp://localhost:2375"
+_RANGES: Final = ("-ClusterCidr", "10.244.0.0/16", "-ServiceCidr", "10.96.0.0/12")
 
 
 @dataclasses.dataclass(frozen=True)
 class Join:
     """What a machine must know to join a cluster."""
 
-    endpoint: str
-    ca_cert_hash: str
-    token: str = dataclasses.field(repr=False)
     api_version: str
     """The version of kubeadm's configuration."""
+    socket: str
+    """Where kubeadm and kubelet find the container runtime."""
+    endpoint: str = "cluster.example:6443"
+    ca_cert_hash: str = f"sha256:{'0' * 64}"
+    token: str = dataclasses.field(default_factory=lambda: f"{secrets.token_hex(3)}.{secrets.token_hex(8)}", repr=False)
     before: Sequence[str] = ()
     """The operator's scripts to call before kubeadm, by their paths."""
     after: Sequence[str] = ()
-    """Those to call after it."""
-    socket: str = CONTAINERD_PIPE
-    """Where kubeadm and kubelet find the container runtime."""
+    """Those to call after it, with their arguments: first the image's own."""
     kubelet_arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Those that nodes of this image need beside the usual ones."""
-    sets_network: str = ""
-    """The script that gives the node its part of the pod network. Empty if the image has none."""
-    network: str = ""
-    """The network of pods, if the image does not know it."""
-    source_vip: str = ""
-    """kube-proxy's own address in that network, if it needs one."""
     kubeconfigs: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
-    """The kubeconfigs of the image's services, by their paths."""
-    all_signed: bool = False
-    """Whether the machine runs only signed scripts: then user data has its commands on command lines."""
+    """The tokens of the image's services, by the paths of their kubeconfigs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,10 +58,45 @@ class UserData:
     secrets: tuple[str, ...] = dataclasses.field(repr=False)
 
 
+def sockets_of(spec: Spec) -> tuple[str, ...]:
+    """Where user data can find the container runtime of an image."""
+    docker = spec.config.runtime.docker
+    if docker is None:
+        return (CONTAINERD_PIPE,)
+    if docker.cri_dockerd:
+        return (CRI_DOCKERD_PIPE,)
+    return (_DOCKER_OF_1_14 if minor(spec.config.kubernetes.version) == "1.14" else _DOCKER_PIPE,)
+
+
+def join_of(spec: Spec) -> Join:
+    """A join of a node from the image of this config."""
+    config = spec.config
+    own = minor(config.kubernetes.version)
+    rows = read_facts("join")["api_versions"]
+    [*_, version] = [name for name, row in rows.items() if is_within(own, row["first"], row["last"])]
+    docker = config.runtime.docker
+    sandbox = {_SANDBOX_FLAG: config.kubernetes.pause_image or ""} if docker and not docker.cri_dockerd else {}
+    script = " ".join((rf"{config.kubernetes.install_path}\set-pod-network.ps1", *_RANGES))
+    accounts = {
+        **{"flannel": config.cni.plugin == "flannel", "kube-proxy": config.kube_proxy == "service"},
+        **{"hybrid-overlay": config.cni.plugin == "ovn-kubernetes", "calico": spec.facts.calico_version is not None},
+    }
+    return Join(
+        version,
+        sockets_of(spec)[0],
+        before=tuple(own_scripts(spec, "pre")),
+        after=(*((script,) if spec.facts.cni_files else ()), *own_scripts(spec, "post")),
+        kubelet_arguments=sandbox,
+        kubeconfigs={
+            rf"{paths()['etc_kubernetes']}\{name}.conf": secrets.token_hex(16) for name, on in accounts.items() if on
+        },
+    )
+
+
 def make_user_data(join: Join) -> UserData:
     """Files, and commands before and after the join: one part, with a template for the node's name.
 
-    One of its scripts prints a secret, as people's scripts do: it may reach no log.
+    One of its commands prints a secret, as people's scripts do: it may reach no log.
     """
     key = secrets.token_hex(16)
     text = f"""## template: jinja
@@ -79,58 +112,28 @@ write_files:
     owner: root:root
     permissions: '0640'
     content: "keeps the folder"
-{"" if join.all_signed else _before_join(key)}-   path: /etc/kubernetes/cloud.conf
+-   path: /etc/kubernetes/cloud.conf
     encoding: base64
     owner: root:root
     permissions: '0600'
     content: {_base64(f"key={key}")}
-{"".join(_kubeconfig(path, text) for path, text in join.kubeconfigs.items())}runcmd:
+{"".join(_kubeconfig(path, token) for path, token in join.kubeconfigs.items())}runcmd:
   - "hostname"
-  - {_call_before_join(key) if join.all_signed else '"powershell /run/cluster-api/before-join.ps1"'}
+  - "echo joining: {key}"
 {_calls(join.before)}  - kubeadm join --config {CONFIG} --v 5 && echo success > {_DONE}
-{_after_join(join)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
+{_calls(join.after)}  - "sc config kubelet start= auto"
 """
-    tokens = re.findall(r"(?m)^ *token: (\S+)", "".join(join.kubeconfigs.values()))
-    return UserData(text.encode(), (join.token, join.token.partition(".")[2], key, *tokens))
+    return UserData(text.encode(), (join.token, join.token.partition(".")[2], key, *join.kubeconfigs.values()))
 
 
-def _before_join(key: str) -> str:
-    return f"""-   path: /run/cluster-api/before-join.ps1
-    permissions: '0744'
-    content: |
-      $ErrorActionPreference = 'Stop'
-      Write-Output "joining: $env:COMPUTERNAME {key}"
-      Start-Sleep -Seconds {_BEFORE_JOIN_S}
-"""
-
-
-def _call_before_join(key: str) -> str:
-    """The same on a command line, which needs no signature."""
-    return f'"powershell -Command \\"Write-Output \'joining: {key}\'; Start-Sleep -Seconds {_BEFORE_JOIN_S}\\""'
-
-
-def _kubeconfig(path: str, text: str) -> str:
-    content = _base64(text)
+def _kubeconfig(path: str, token: str) -> str:
+    content = _base64(f"apiVersion: v1\nkind: Config\nusers:\n- name: node\n  user:\n    token: {token}\n")
     return f"-   path: {path}\n    encoding: base64\n    permissions: '0600'\n    content: {content}\n"
 
 
 def _calls(scripts: Sequence[str]) -> str:
     """As docs/operator-guide.md shows it: a script that fails ends the user data."""
     return "".join(f"  - powershell -NoProfile -ExecutionPolicy Bypass -File {path} || exit 1\n" for path in scripts)
-
-
-def _after_join(join: Join) -> str:
-    """As docs/operator-guide.md shows it: first the network of pods, then the operator's scripts."""
-    call = " ".join(network_call(join.sets_network, join.network, join.source_vip))
-    network = f"  - powershell -NoProfile -ExecutionPolicy Bypass -File {call} || exit 1\n" if join.sets_network else ""
-    return network + _calls(join.after)
-
-
-def network_call(script: str, network: str, source_vip: str = "") -> tuple[str, ...]:
-    """The script that gives a node its part of the pod network, with its arguments. The last two may be empty."""
-    name = ("-NetworkName", network) if network else ()
-    address = ("-SourceVip", source_vip) if source_vip else ()
-    return (script, "-ClusterCidr", POD_RANGE, "-ServiceCidr", SERVICE_RANGE, *name, *address)
 
 
 def _join_configuration(join: Join) -> str:

@@ -1,4 +1,4 @@
-"""Programs of Windows, and nssm, in the forms in which first boots and user data call them. Other forms are refused."""
+"""Programs of Windows in the forms in which first boots and user data call them. Other forms are refused."""
 
 from __future__ import annotations
 
@@ -30,12 +30,6 @@ _SC_STARTS = {
     "delayed-auto": (AUTOMATIC, 1),
     "demand": (MANUAL, 0),
     "disabled": (DISABLED, 0),
-}
-_NSSM_STARTS = {
-    "service_auto_start": (AUTOMATIC, 0),
-    "service_delayed_auto_start": (AUTOMATIC, 1),
-    "service_demand_start": (MANUAL, 0),
-    "service_disabled": (DISABLED, 0),
 }
 _SC_TRIGGERS: Mapping[str, Sequence[Trigger]] = {
     "delete": (),
@@ -136,25 +130,6 @@ def run_hostname(process: Process) -> Ended:
     return Ended(0, f"{process.machine.host_name}\r\n")
 
 
-def run_nssm(process: Process) -> Ended:
-    """nssm set NAME Start TYPE, and nssm start, stop or restart NAME."""
-    words = [word.lower() for word in process.arguments[1:]]
-    services = process.machine.services
-    try:
-        if len(words) == 4 and (words[0], words[2]) == ("set", "start") and words[3] in _NSSM_STARTS:
-            _set_start(process.machine, words[1], _NSSM_STARTS[words[3]])
-        elif len(words) == 2 and words[0] in ("start", "stop", "restart"):
-            if words[0] != "start":
-                services.stop(words[1])
-            if words[0] != "stop":
-                services.start(words[1])
-        else:
-            raise refused(process)
-    except RefusedByWindows as refusal:
-        return Ended(error_code(refusal), f"{words[1]}: {refusal}\r\n")
-    return Ended(0, f"{words[1]}: {words[0].upper()}: The operation completed successfully.\r\n")
-
-
 def run_logman(process: Process) -> Ended:
     """logman [-ets] stop|delete NAME. The model has no traces: on a new node nothing was traced yet."""
     words = [word for word in process.arguments[1:] if word.lower() != "-ets"]
@@ -179,21 +154,6 @@ def run_icacls(process: Process) -> Ended:
     return Ended(0, f"processed file: {words[0]}\r\n")
 
 
-def run_reg(process: Process) -> Ended:
-    """reg delete KEY /f."""
-    words = process.arguments[1:]
-    if len(words) != 3 or (words[0].lower(), words[2].lower()) != ("delete", "/f"):
-        raise refused(process)
-    root, _, rest = words[1].partition("\\")
-    if root.upper() not in ("HKLM", "HKEY_LOCAL_MACHINE"):
-        raise refused(process)
-    try:
-        process.machine.registry.remove_key(rf"HKLM:\{rest}")
-    except RefusedByWindows:
-        return Ended(1, "ERROR: The system was unable to find the specified registry key or value.\r\n")
-    return Ended(0, "The operation completed successfully.\r\n")
-
-
 WINDOWS_PROGRAMS: Mapping[str, Program] = {
     "sc.exe": run_sc,
     "tzutil.exe": run_tzutil,
@@ -201,6 +161,4 @@ WINDOWS_PROGRAMS: Mapping[str, Program] = {
     "hostname.exe": run_hostname,
     "logman.exe": run_logman,
     "icacls.exe": run_icacls,
-    "reg.exe": run_reg,
-    "nssm.exe": run_nssm,
 }

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.boot.model import Process, UnknownCommandError
 from imagegen.rehearsal.machine.accounts import BUILT_IN_ADMINISTRATOR
 from imagegen.rehearsal.machine.answers import OOBE, SPECIALISE, read_answer_file
-from imagegen.rehearsal.machine.generalise import ANSWER_FILES, CACHED_ANSWERS, SEALED, SETUP_SCRIPTS
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.seal import ANSWER_FILES, CACHED_ANSWERS, SEALED, SETUP_SCRIPTS
 from imagegen.rehearsal.machine.stock import IMAGE_STATE
 from imagegen.rehearsal.machine.time_zone import OF_THE_REGION, write_time_zone
 

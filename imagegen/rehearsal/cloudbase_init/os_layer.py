@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine import access
 from imagegen.rehearsal.machine.accounts import BUILT_IN_ADMINISTRATOR
+from imagegen.rehearsal.machine.address import NODE_ADDRESS
 from imagegen.rehearsal.machine.firewall import Rule
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.clouds.model import StandIn
     from imagegen.rehearsal.faults.fault import CloudFaults
     from imagegen.rehearsal.machine.agents import Agents
-    from imagegen.rehearsal.node.cni_plugins import Plugin
 
 
 def cloud_names() -> tuple[str, ...]:
@@ -43,16 +42,6 @@ def cloud_faults(provider: str) -> CloudFaults:
 def guest_agents(provider: str) -> Agents:
     """The agents in the cloud's Windows images."""
     found: Agents = _import_part(provider, "guest").AGENTS
-    return found
-
-
-def network_plugins() -> dict[str, Plugin]:
-    """The programs of the clouds' own network plugins, by the name under which each was released."""
-    found: dict[str, Plugin] = {}
-    for name in cloud_names():
-        module = f"{__name__}.{name}.network_plugins"
-        if importlib.util.find_spec(module) is not None:
-            found |= importlib.import_module(module).PLUGINS
     return found
 
 

@@ -6,10 +6,11 @@ import dataclasses
 import urllib.parse
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.rehearsal.machine.stop import KilledError
+from imagegen.rehearsal.machine.refusal import KilledError, RefusedByWindows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imagegen.rehearsal.faults.fault import FaultSettings, TriggerCount
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.machine import MachineIdentity
@@ -40,50 +41,43 @@ def wrong_bytes(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
 
 def resource_fails(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
     """Fails every service resource, with the message of Windows for error 1072."""
-    refused: list[str] = []
 
-    def hook(_identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
-        def refuse(resource: str) -> None:
-            if _SERVICE in resource:
-                refused.append(resource)
-                raise RefusedByWindows("The specified service has been marked for deletion. (1072)")
+    def refuse(_resource: str, _server: WinRMServer) -> None:
+        raise RefusedByWindows("The specified service has been marked for deletion. (1072)")
 
-        machine.before_set = refuse
-
-    sandbox.machine_hooks.append(hook)
-    return lambda: len(refused)
+    return _before_services(sandbox, refuse)
 
 
 def engine_killed(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
     """Ends the engine's process when it is about to set a service."""
-    killed: list[str] = []
 
-    def hook(_identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
-        def kill(resource: str) -> None:
-            if _SERVICE in resource:
-                killed.append(resource)
-                raise KilledError(resource)
+    def kill(resource: str, _server: WinRMServer) -> None:
+        raise KilledError(resource)
 
-        machine.before_set = kill
-
-    sandbox.machine_hooks.append(hook)
-    return lambda: len(killed)
+    return _before_services(sandbox, kill)
 
 
 def winrm_away(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
     """Loses the connections of the machine once, when it is about to set a service, and accepts none for a while."""
-    lost: list[str] = []
+    return _before_services(sandbox, lambda _resource, server: server.disconnect(_AWAY_S), once=True)
+
+
+def _before_services(
+    sandbox: Sandbox, act: Callable[[str, WinRMServer], object], *, once: bool = False
+) -> TriggerCount:
+    """Call `act` with each service resource that is about to be set, or only with the first one."""
+    triggered: list[str] = []
 
     def hook(_identity: MachineIdentity, machine: Machine, server: WinRMServer) -> None:
-        def disconnect(resource: str) -> None:
-            if _SERVICE in resource and not lost:
-                lost.append(resource)
-                server.disconnect(_AWAY_S)
+        def before_set(resource: str) -> None:
+            if _SERVICE in resource and not (once and triggered):
+                triggered.append(resource)
+                act(resource, server)
 
-        machine.before_set = disconnect
+        machine.before_set = before_set
 
     sandbox.machine_hooks.append(hook)
-    return lambda: len(lost)
+    return lambda: len(triggered)
 
 
 def silent_guest(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:

@@ -9,7 +9,7 @@ generalise(machine, cloud=)             the cloud's generalise script
 from __future__ import annotations
 
 from imagegen.rehearsal.machine.engine import Outcome, run_entry
-from imagegen.rehearsal.machine.generalise import generalise
+from imagegen.rehearsal.machine.seal import generalise
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.machine.windows import Machine
 

@@ -9,11 +9,11 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.bundle import HOME
-from imagegen.rehearsal.machine.stop import Exit, StopError
+from imagegen.rehearsal.machine.plan import HOME
+from imagegen.rehearsal.machine.refusal import Exit, StopError
 
 if TYPE_CHECKING:
-    from imagegen.rehearsal.machine.credentials_file import PrivateDownload
+    from imagegen.rehearsal.machine.credentials_file import Delivered
     from imagegen.rehearsal.machine.events import Transcript
     from imagegen.rehearsal.machine.plan import Artifact, Proxy
     from imagegen.rehearsal.machine.windows import Machine
@@ -23,7 +23,6 @@ ARTIFACTS = HOME + r"\artifacts"
 # ConnectionError and TimeoutError are retried. Any other OSError is final.
 Fetch = Callable[[str, str, str | None], bytes]
 TRIES = 8
-TRIES_AT_WRONG_BYTES = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Web:
 
     fetch: Fetch
     proxy: Proxy | None
-    private: Mapping[str, PrivateDownload] = dataclasses.field(default_factory=dict)
+    delivered: Delivered
 
     def through(self, url: str) -> str | None:
         """The proxy for a URL, like .NET's WebProxy, which matches scheme, host and a port other than 443."""
@@ -45,65 +44,39 @@ class Web:
 
     def get(self, name: str, url: str) -> bytes:
         """The bytes of an artifact. Its URL is that of the plan."""
-        private = self.private.get(name)
+        private = self.delivered.downloads.get(name)
         address, authorization = (private.url, private.authorization) if private else (url, "")
-        return self.fetch(address, authorization, self.through(address))
-
-    def place(self, url: str) -> str:
-        """The URL as messages show it."""
-        proxy = self.through(url)
-        return f"{_public(url)} through {proxy}" if proxy else _public(url)
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self.fetch(address, authorization, self.through(address))
+            except OSError as error:
+                if attempt == TRIES or not isinstance(error, ConnectionError | TimeoutError):
+                    # Without the query of a private address, which may hold a secret.
+                    raise StopError(Exit.FAILED, f"artifact {name} from {url}: {error}", about=name) from error
+        raise AssertionError
 
 
 def path_of(artifact: Artifact) -> str:
     return f"{ARTIFACTS}\\{artifact.sha256}"
 
 
-def announce(machine: Machine, transcript: Transcript, name: str, artifact: Artifact) -> bool:
-    """Report the artifact's status, and return whether it must be downloaded."""
-    path = path_of(artifact)
-    ready = machine.files.is_file(path) and not _wrong(machine.files.read(path), artifact)
-    transcript.artifact(name, "ready" if ready else "fetching", artifact.size)
-    return not ready
-
-
-def download(machine: Machine, transcript: Transcript, web: Web, name: str, artifact: Artifact) -> None:
-    """Download an artifact to its file."""
-    if not artifact.url.startswith("https://"):
-        raise StopError(Exit.FAILED, f"artifact {name}: {_public(artifact.url)} is not https")
-    place = web.place(artifact.url)
-    tries = 1
-    data = _fetch(web, name, artifact.url)
-    while why := _wrong(data, artifact):
-        if tries == TRIES_AT_WRONG_BYTES:
-            raise StopError(Exit.WRONG_BYTES, f"artifact {name} from {place}: {why}")
-        tries += 1
-        data = _fetch(web, name, artifact.url)
+def fetch_artifacts(machine: Machine, transcript: Transcript, web: Web, artifacts: Mapping[str, Artifact]) -> None:
+    """Download artifacts to their files, and report each."""
+    missing = {}
+    for name, artifact in artifacts.items():
+        is_there = machine.files.is_file(path_of(artifact))
+        transcript.artifact(name, "ready" if is_there else "fetching", artifact.size)
+        if not is_there:
+            missing[name] = artifact
     machine.files.make_folder(ARTIFACTS)
-    machine.files.write(path_of(artifact), data)
-    transcript.artifact(name, "ready", artifact.size)
-
-
-def _fetch(web: Web, name: str, url: str) -> bytes:
-    attempt = 1
-    while True:
-        try:
-            return web.get(name, url)
-        except OSError as error:
-            if attempt == TRIES or not isinstance(error, ConnectionError | TimeoutError):
-                raise StopError(Exit.FAILED, f"artifact {name} from {web.place(url)}: {error}") from error
-            attempt += 1
-
-
-def _wrong(data: bytes, artifact: Artifact) -> str:
-    if len(data) != artifact.size:
-        return f"size is {len(data)}, the plan says {artifact.size}"
-    found = hashlib.sha256(data).hexdigest()
-    return "" if found == artifact.sha256 else f"sha256 is {found}, the plan says {artifact.sha256}"
-
-
-def _public(url: str) -> str:
-    """The URL without query and credentials, which may hold a secret."""
-    scheme, _, rest = url.partition("?")[0].partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    for name, artifact in missing.items():
+        data = web.get(name, artifact.url)
+        for what, found, wanted in (
+            ("size", len(data), artifact.size),
+            ("sha256", hashlib.sha256(data).hexdigest(), artifact.sha256),
+        ):
+            if found != wanted:
+                reason = f"artifact {name} from {artifact.url}: {what} is {found}, the plan says {wanted}"
+                raise StopError(Exit.WRONG_BYTES, reason, about=name)
+        machine.files.write(path_of(artifact), data)
+        transcript.artifact(name, "ready", artifact.size)

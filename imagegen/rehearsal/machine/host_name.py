@@ -41,10 +41,6 @@ def apply_host_name(registry: Registry) -> None:
         _write(registry, *_SUFFIX_IN_FORCE, suffix)
 
 
-def read_dns_suffix(registry: Registry) -> str:
-    return registry.text(*_SUFFIX_IN_FORCE) or ""
-
-
 def _write(registry: Registry, key: str, name: str, text: str) -> None:
     registry.make_key(key)
     registry.write(key, name, Value("String", text))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pydantic
 
-from imagegen.rehearsal.machine.stop import Exit, StopError
+from imagegen.rehearsal.machine.refusal import Exit, StopError
 from imagegen.steps.kinds import KINDS, PLANNED_KINDS, File, Script, Update
 from imagegen.steps.resource import Name, Sha256, Strict
 
@@ -17,11 +17,23 @@ if TYPE_CHECKING:
     from imagegen.steps.resource import Resource
 
 
+HOME: Final = r"C:\ProgramData\imagegen"
+UNPACKED: Final = rf"{HOME}\bundle"
+PLAN: Final = "plan.json"
+
+
 class Windows(Strict):
     """The Windows that the plan is for."""
 
     release: str
     build: int
+
+
+class PlannedEffect(Strict):
+    """What must be so after a script ran."""
+
+    kind: str
+    fields: dict[str, Any]
 
 
 class Entry(Strict):
@@ -31,6 +43,7 @@ class Entry(Strict):
     kind: str
     fields: dict[str, Any]
     until: Literal["first-boot"] | None
+    effects: list[PlannedEffect]
 
 
 class Step(Strict):
@@ -106,6 +119,7 @@ class Item:
     kind: str
     resource: Resource
     until: str | None
+    effects: tuple[PlannedEffect, ...] = ()
 
     def failure(self, reason: str) -> str:
         """The message of a failure, with step and resource."""
@@ -143,6 +157,7 @@ def _items(plan: Plan) -> Iterator[Item]:
                     kind=entry.kind,
                     resource=_resource(plan, step, entry),
                     until=entry.until,
+                    effects=tuple(entry.effects),
                 )
 
 

@@ -115,9 +115,3 @@ class Registry:
             raise RefusedByWindows(f"cannot find key {key}")
         spelled = entry.values[name.lower()][0] if name.lower() in entry.values else name
         entry.values[name.lower()] = (spelled, value)
-
-    def remove_value(self, key: str, name: str) -> None:
-        entry = self._keys.get(self._fold(key))
-        if entry is None or name.lower() not in entry.values:
-            raise RefusedByWindows(f"cannot find value {name} of {key}")
-        del entry.values[name.lower()]

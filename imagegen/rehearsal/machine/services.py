@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.files import fold
-from imagegen.rehearsal.machine.programs import check_can_run, log_file, programs, write_at_start
+from imagegen.rehearsal.machine.programs import check_can_run, make_at_start, programs
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 
@@ -53,20 +53,6 @@ class FailureActions:
         return cls(reset_s, tuple((kind, delay_ms) for kind, delay_ms in actions))
 
 
-class SlowProgram(Protocol):
-    """The program of a service that takes time to answer the service manager, and may end before."""
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether it does its work. A wrapper answers the service manager whatever its program does."""
-
-    def begin(self) -> None:
-        """Start. It calls `answered` or `ended` of the services later."""
-
-    def end(self) -> None:
-        """The service manager or a restart of the machine ended it."""
-
-
 class Services:
     """The services: their records in the registry, and which of them run."""
 
@@ -75,12 +61,8 @@ class Services:
         self._registry = registry
         self._features = features
         self._running: set[str] = set()
-        self._starting: set[str] = set()
         self.on_start: dict[str, Callable[[], None]] = {}
         """What a service does once it was started, by its name in lower case. A machine's copy has none."""
-        self.slow_programs: dict[str, SlowProgram] = {}
-        """By the service's name in lower case. A machine's copy has none."""
-        self._refusals: dict[str, str] = {}
 
     @staticmethod
     def key(name: str) -> str:
@@ -110,29 +92,6 @@ class Services:
 
     def is_running(self, name: str) -> bool:
         return name.lower() in self._running and self.exists(name) and self._programs_are_there(name)
-
-    def is_serving(self, name: str) -> bool:
-        """Whether it runs, and its program does its work."""
-        program = self.slow_programs.get(name.lower())
-        return self.is_running(name) and (program is None or program.is_serving)
-
-    def is_starting(self, name: str) -> bool:
-        """Whether its program was started and has not answered yet (START_PENDING)."""
-        return name.lower() in self._starting and self.exists(name)
-
-    def refusal(self, name: str) -> str:
-        """Why Windows did not start the service at its last start. Empty if it started its program, or did not try."""
-        return self._refusals.get(name.lower(), "")
-
-    def answered(self, name: str) -> None:
-        """The service's program tells the service manager that it runs."""
-        self._starting.discard(name.lower())
-        self._running.add(name.lower())
-
-    def ended(self, name: str) -> None:
-        """The service's program ended by itself."""
-        self._starting.discard(name.lower())
-        self._running.discard(name.lower())
 
     def programs_in_use(self) -> dict[str, list[str]]:
         """Running services by the path of each program. These files cannot be replaced or deleted."""
@@ -165,16 +124,8 @@ class Services:
         self._start(name, ())
 
     def _start(self, name: str, waiting: tuple[str, ...]) -> None:
-        self._refusals.pop(name.lower(), None)
-        try:
-            self._start_program(name, waiting)
-        except RefusedByWindows as refusal:
-            self._refusals[name.lower()] = str(refusal)
-            raise
-
-    def _start_program(self, name: str, waiting: tuple[str, ...]) -> None:
         self._need(name)
-        if self.is_running(name) or self.is_starting(name):
+        if self.is_running(name):
             return
         if self.start_type(name) == DISABLED:
             raise RefusedByWindows(f"service {name} cannot be started: it is disabled (error 1058)")
@@ -193,14 +144,7 @@ class Services:
             check_can_run(self._files, self._features, self.command(name))
         except RefusedByWindows as refusal:
             raise RefusedByWindows(f"service {name} cannot be started: {refusal}") from refusal
-        log = log_file(self._files, self.command(name))
-        if log and not self._files.is_file(log):
-            self._files.write(log, b"")
-        write_at_start(self._files, self.command(name))
-        if program := self.slow_programs.get(name.lower()):
-            self._starting.add(name.lower())
-            program.begin()
-            return
+        make_at_start(self._files, self.command(name))
         self._running.add(name.lower())
         if act := self.on_start.get(name.lower()):
             act()
@@ -208,35 +152,25 @@ class Services:
     def stop(self, name: str) -> None:
         """Stop a service and those that depend on it, as Stop-Service -Force does."""
         self._need(name)
-        if self.is_starting(name):
-            raise RefusedByWindows(f"service {name} cannot be stopped: it is still starting (error 1061)")
-        self._end(name)
+        self._running.discard(name.lower())
         for other in self.names():
             if self.is_running(other) and name.lower() in map(str.lower, self.depends_on(other)):
                 self.stop(other)
 
     def remove(self, name: str) -> None:
         self._need(name)
-        self._end(name)
+        self._running.discard(name.lower())
         self._registry.remove_key(self.key(name))
 
     def restarted(self) -> None:
         """Start the automatic services in the order of their start types. A failure is only logged."""
-        for name in self._running | self._starting:
-            self._end(name)
-        self._refusals.clear()
+        self._running.clear()
         for name in sorted(self.names(), key=self.start_type):
             if self.start_type(name) <= AUTOMATIC:
                 try:
                     self.start(name)
                 except RefusedByWindows:
                     continue  # Windows only logs it and continues to boot
-
-    def _end(self, name: str) -> None:
-        is_up = name.lower() in self._running | self._starting
-        self.ended(name)
-        if is_up and (program := self.slow_programs.get(name.lower())):
-            program.end()
 
     def _need(self, name: str) -> None:
         if not self.exists(name):

@@ -22,7 +22,6 @@ from imagegen.rehearsal.machine.access import FOLDERS as IN_FOLDERS
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.certificates import ROOT, Certificate
 from imagegen.rehearsal.machine.commands import BALANCED, POWER_PLANS
-from imagegen.rehearsal.machine.credential_plugins import LISTED as GMSA_PLUGINS
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
 from imagegen.rehearsal.machine.files import parent
@@ -31,7 +30,6 @@ from imagegen.rehearsal.machine.host_name import TCPIP
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, BOOT, MANUAL
-from imagegen.rehearsal.machine.ssh_server import WITH_SERVER, add_server
 from imagegen.rehearsal.machine.time_zone import UTC, write_time_zone
 from imagegen.rehearsal.machine.triggers import DOMAIN_JOINED, NOT_IN_A_DOMAIN, write_triggers
 from imagegen.rehearsal.machine.updates import CURRENT_VERSION, stock_offers
@@ -117,6 +115,9 @@ DEFENDER = r"C:\Program Files\Windows Defender\MsMpEng.exe"
 COMPILER = r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\ngen.exe"
 TIME_SERVICE = "W32Time"
 HOSTED = r"%SystemRoot%\System32\svchost.exe -k netsvcs -p"
+# The releases that have the OpenSSH server, switched off.
+WITH_SSH = ("2025",)
+OPENSSH = SYSTEM32 + r"\OpenSSH"
 SERVICES: tuple[StockService, ...] = (
     ("Tcpip", "TCP/IP Protocol Driver", r"System32\drivers\tcpip.sys", BOOT, ()),
     ("Afd", "Ancillary Function Driver for Winsock", r"\SystemRoot\System32\drivers\afd.sys", BOOT, ()),
@@ -159,8 +160,8 @@ def stock_windows(
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
-    if release in WITH_SERVER:
-        add_server(machine)
+    if release in WITH_SSH:
+        _add_ssh_server(machine)
     # Outside a domain, Windows stops its time service whenever it starts.
     write_triggers(machine, TIME_SERVICE, (DOMAIN_JOINED, NOT_IN_A_DOMAIN))
     write_time_zone(machine.registry, UTC)
@@ -171,13 +172,22 @@ def stock_windows(
     for name in accounts:
         machine.accounts.add_user(name, secrets.token_hex(16), password_expires=False)
     machine.set_host_name("WIN-0A1B2C3D4E5")
-    machine.assemblies_queued = machine.replaced_components = True
-    machine.event_logs = {"Application", "Security", "System", "Windows PowerShell"}
     if agents.state:
         machine.registry.make_key(rf"{agents.state}\{LEFT_EXTENSION}")
     machine.updates.offers = stock_offers(RELEASES[release].ubr)
     machine.restart()
     return machine
+
+
+def _add_ssh_server(machine: Machine) -> None:
+    """What the capability brings: programs, a service that does not start by itself, and a rule."""
+    machine.files.make_folder(OPENSSH)
+    for name in ("sshd.exe", "ssh-keygen.exe", "sftp-server.exe"):
+        machine.files.write(rf"{OPENSSH}\{name}", f"MZ {name} of Windows".encode())
+    machine.services.create("sshd", rf"{OPENSSH}\sshd.exe", "OpenSSH SSH Server", MANUAL)
+    machine.firewall.add(
+        Rule("OpenSSH-Server-In-TCP", "OpenSSH SSH Server (sshd)", "in", "allow", "TCP", "22", profile="Private")
+    )
 
 
 def _fill_disk(machine: Machine, agents: Agents) -> None:
@@ -230,7 +240,7 @@ def _fill_registry(machine: Machine, release: str) -> None:
         (ENVIRONMENT, "ComSpec"): Value("ExpandString", r"%SystemRoot%\system32\cmd.exe"),
         (ENVIRONMENT, "NUMBER_OF_PROCESSORS"): Value("String", "2"),
     }
-    for key in (UNINSTALL, UNINSTALL_32, GMSA_PLUGINS):
+    for key in (UNINSTALL, UNINSTALL_32):
         machine.registry.make_key(key)
     for (key, name), value in texts.items():
         machine.registry.make_key(key)

@@ -11,17 +11,10 @@ from imagegen.rehearsal.machine.registry import Registry, Value
 if TYPE_CHECKING:
     from imagegen.catalog.facts import JsonObject
 
-_KEY: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\TimeZoneInformation"
+KEY: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\TimeZoneInformation"
 UTC: Final = "UTC"
 # What Windows Setup chooses for the region en-US if its answer file names no zone.
 OF_THE_REGION: Final = "Pacific Standard Time"
-
-
-def read_time_zone(registry: Registry) -> str:
-    """The name of the zone as tzutil prints it."""
-    zones = _zones()
-    is_off = registry.number(_KEY, "DynamicDaylightTimeDisabled")
-    return (registry.text(_KEY, "TimeZoneKeyName") or "") + (zones["without_daylight"] if is_off else "")
 
 
 def write_time_zone(registry: Registry, name: str) -> None:
@@ -30,9 +23,9 @@ def write_time_zone(registry: Registry, name: str) -> None:
     known = {zone.lower(): zone for zone in zones["names"]}
     if key_name.lower() not in known:
         raise RefusedByWindows(f"there is no time zone '{name}'")
-    registry.make_key(_KEY)
-    registry.write(_KEY, "TimeZoneKeyName", Value("String", known[key_name.lower()]))
-    registry.write(_KEY, "DynamicDaylightTimeDisabled", Value("DWord", int(name != key_name)))
+    registry.make_key(KEY)
+    registry.write(KEY, "TimeZoneKeyName", Value("String", known[key_name.lower()]))
+    registry.write(KEY, "DynamicDaylightTimeDisabled", Value("DWord", int(name != key_name)))
 
 
 def _zones() -> JsonObject:

@@ -24,23 +24,11 @@ class Trigger:
     event: int
     action: int
 
-    @property
-    def event_id(self) -> str:
-        """The GUID of the event; empty if the model does not know it."""
-        return _EVENTS.get(self, "")
-
 
 NETWORK_ON: Final = Trigger(_NETWORK, START)
 NETWORK_OFF: Final = Trigger(_NETWORK, STOP)
 DOMAIN_JOINED: Final = Trigger(_DOMAIN, START)
 NOT_IN_A_DOMAIN: Final = Trigger(_DOMAIN, STOP)
-# Microsoft's page on SERVICE_TRIGGER has the names and GUIDs.
-_EVENTS: Final = {
-    NETWORK_ON: "4f27f2de-14e2-430b-a549-7cd48cbc8245",
-    NETWORK_OFF: "cc4ba62a-162e-4648-847a-b6bdf993e335",
-    DOMAIN_JOINED: "1ce20aba-9851-4421-9430-1ddeb766e809",
-    NOT_IN_A_DOMAIN: "ddaf516e-58c2-4866-9574-c3b615d42ea1",
-}
 
 
 def read_triggers(machine: Machine, service: str) -> list[Trigger]:

@@ -1,4 +1,4 @@
-"""Windows Update on the model machine: what it offers, and what Windows makes of it at the next start.
+"""The stand-in for Windows Update: what it offers, and what Windows makes of it at the next start.
 
 The numbers of its own updates are of no real one. What a plan names by number it offers too, as an update that is not
 cumulative: the rehearsal cannot know what that is.
@@ -14,19 +14,16 @@ from imagegen.rehearsal.machine.features import SERVICING
 from imagegen.rehearsal.machine.registry import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "5eb46cd80f50611780f95d57def4ece0cb297e2733ed6d142804b6d9234b8973"
-"""The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"
 CURRENT_VERSION: Final = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
-STAGED, SUPERSEDED, PENDING, INSTALLED, PERMANENT = 64, 80, 96, 112, 128
+SUPERSEDED, PENDING, INSTALLED = 80, 96, 112
 SECURITY: Final = "0FA1201D-4330-4FA8-8AE9-B877473B6441"
 DEFINITIONS: Final = "E0789628-CE08-4437-BE74-2495B842F43B"
-NO_NAME, PENDING_RESTART, NOT_APPLICABLE = "0x8024402c", "0x80240016", "0x80240017"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,21 +37,7 @@ class Offer:
     after: str = ""
     """Offered only when this one is installed."""
     restarts: bool = True
-    serviced: bool = True
-    """Whether Windows keeps a package of it. Definitions of Defender have none."""
-    download_code: str = ""
-    install_code: str = ""
-    rolls_back: bool = False
-    """Windows takes it back at the next start."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Ended:
-    """How an update ended: without a code it was installed."""
-
-    offer: Offer
-    step: str = ""
-    code: str = ""
+    """Whether it waits for a restart. Definitions of Defender do not, and Windows keeps no package of them."""
 
 
 class WindowsUpdate:
@@ -64,20 +47,13 @@ class WindowsUpdate:
         self.offers: list[Offer] = []
         self.installed: set[str] = set()
         self.pending: list[Offer] = []
-        self.needed_proxy: str | None = None
-        """Without this proxy of WinHTTP the server cannot be found."""
         self.proxy: str | None = None
         """WinHTTP's."""
         self.asked = False
-        """Whether the volatile key is there, which a start removes."""
-        self.searches = 0
-
-    def search(self, machine: Machine, categories: Collection[str], kbs: Collection[str]) -> list[Offer] | str:
-        """What is offered of that, or the code with which Windows Update fails."""
-        self.searches += 1
-        if self.needed_proxy is not None and self.proxy != self.needed_proxy:
-            return NO_NAME
-        return self.offered(machine, categories, kbs)
+        """Whether it was asked since the last start."""
+        self.rounds = 0
+        self.chosen: set[str] = set()
+        """The updates that the plan's step installed."""
 
     def offered(self, machine: Machine, categories: Collection[str], kbs: Collection[str]) -> list[Offer]:
         known = {offer.kb for offer in self.offers}
@@ -95,53 +71,42 @@ class WindowsUpdate:
             return False
         return offer.ubr is None or offer.ubr > (machine.registry.number(CURRENT_VERSION, "UBR") or 0)
 
-    def install(self, machine: Machine, offers: list[Offer]) -> Iterator[Ended]:
-        """Download all, and install those that are here."""
-        blocked = machine.restart_pending()
+    def install(self, machine: Machine, offers: Sequence[Offer]) -> bool:
+        """Install these. Whether a restart is needed."""
+        self.asked, self.rounds = True, self.rounds + 1
         for offer in offers:
-            if offer.download_code:
-                yield Ended(offer, "download", offer.download_code)
-            elif blocked or offer.install_code:
-                yield Ended(offer, "install", offer.install_code or PENDING_RESTART)
+            self.chosen.add(offer.kb)
+            if offer.restarts:
+                self.pending.append(offer)
+                _write(machine, offer, PENDING)
+                machine.registry.make_key(REBOOT_REQUIRED)
             else:
-                self._apply(machine, offer)
-                yield Ended(offer)
-
-    def _apply(self, machine: Machine, offer: Offer) -> None:
-        if offer.serviced:
-            self._write(machine, offer, PENDING if offer.restarts else INSTALLED)
-        if offer.restarts:
-            self.pending.append(offer)
-            machine.registry.make_key(REBOOT_REQUIRED)
-        else:
-            self.installed.add(offer.kb)
+                self.installed.add(offer.kb)
+        return any(offer.restarts for offer in offers)
 
     def restarted(self, machine: Machine) -> None:
-        """What waited becomes installed, or is taken back. A cumulative update replaces those before it."""
+        """What waited becomes installed. A cumulative update replaces those before it."""
         self.asked = False
         for offer in self.pending:
-            if offer.rolls_back:
-                self._write(machine, offer, STAGED)
-                continue
             self.installed.add(offer.kb)
             if offer.ubr is not None:
                 for name in list(machine.registry.subkeys(PACKAGES)):
                     if name.startswith("Package_for_RollupFix~"):
                         machine.registry.write(rf"{PACKAGES}\{name}", "CurrentState", Value("DWord", SUPERSEDED))
                 machine.registry.write(CURRENT_VERSION, "UBR", Value("DWord", offer.ubr))
-            if offer.serviced:
-                self._write(machine, offer, INSTALLED)
+            _write(machine, offer, INSTALLED)
         self.pending = []
 
-    def _write(self, machine: Machine, offer: Offer, state: int) -> None:
-        publisher = "31bf3856ad364e35~amd64~"
-        named = f"Package_for_{offer.kb}~{publisher}~1.0"
-        name = named if offer.ubr is None else f"Package_for_RollupFix~{publisher}~{machine.build}.{offer.ubr}.1.1"
-        key = rf"{PACKAGES}\{name}"
-        machine.registry.make_key(key)
-        machine.registry.write(key, "CurrentState", Value("DWord", state))
-        origin = rf"\\?\C:\Windows\SoftwareDistribution\Download\{offer.kb}.cab"
-        machine.registry.write(key, "InstallLocation", Value("String", origin))
+
+def _write(machine: Machine, offer: Offer, state: int) -> None:
+    publisher = "31bf3856ad364e35~amd64~"
+    named = f"Package_for_{offer.kb}~{publisher}~1.0"
+    name = named if offer.ubr is None else f"Package_for_RollupFix~{publisher}~{machine.build}.{offer.ubr}.1.1"
+    key = rf"{PACKAGES}\{name}"
+    machine.registry.make_key(key)
+    machine.registry.write(key, "CurrentState", Value("DWord", state))
+    origin = rf"\\?\C:\Windows\SoftwareDistribution\Download\{offer.kb}.cab"
+    machine.registry.write(key, "InstallLocation", Value("String", origin))
 
 
 def find_packages(machine: Machine) -> Iterator[tuple[str, int, int | None]]:
@@ -161,5 +126,5 @@ def stock_offers(ubr: int) -> list[Offer]:
         Offer("KB9000001", ubr=ubr + 10),
         Offer("KB9000002"),
         Offer("KB9000003", ubr=ubr + 20, after="KB9000002"),
-        Offer("KB9000004", DEFINITIONS, restarts=False, serviced=False),
+        Offer("KB9000004", DEFINITIONS, restarts=False),
     ]

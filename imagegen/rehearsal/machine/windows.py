@@ -2,44 +2,71 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import dataclasses
 import datetime
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imagegen.rehearsal.machine.accounts import Accounts
 from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.machine.defender import Defender
-from imagegen.rehearsal.machine.features import REBOOT_PENDING, RESTART_KEY, Features
+from imagegen.rehearsal.machine.features import ENABLED, HYPER_V, HYPERVISOR, REBOOT_PENDING, Features, OptionalFeatures
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
-from imagegen.rehearsal.machine.hns import Hns
 from imagegen.rehearsal.machine.host_name import apply_host_name, read_host_name, write_host_name
-from imagegen.rehearsal.machine.installer import Installer
-from imagegen.rehearsal.machine.optional_features import ENABLED, HYPER_V, HYPERVISOR, OptionalFeatures
 from imagegen.rehearsal.machine.ports import Ports
-from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 from imagegen.rehearsal.machine.tasks import Tasks
 from imagegen.rehearsal.machine.triggers import stop_outside_domain
 from imagegen.rehearsal.machine.updates import CURRENT_VERSION, REBOOT_REQUIRED, WindowsUpdate
-from imagegen.rehearsal.machine.volume import Volume
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
-
-    # A URL, headers, an Authorization header for its host only (may be empty), and a proxy -> status, headers in lower
-    # case, body. An OSError means that nothing answers.
-    Browse = Callable[[str, Mapping[str, str], str, str | None], tuple[int, Mapping[str, str], bytes]]
 
 ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
 SYSTEM32 = r"C:\Windows\System32"
 # The services that a feature brings.
 FEATURE_SERVICES = {"Containers": ("hns", "vmcompute")}
 HYPER_V_SERVICE = "vmms"
+
+
+@dataclasses.dataclass
+class Volume:
+    """Drive C in bytes, and how large it can be. As on the small disks of clouds, there is room behind it."""
+
+    size: int = 30 * 2**30
+    largest: int = 50 * 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredImage:
+    """A container image that the runtime has."""
+
+    digest: str
+    pinned: bool
+
+
+@dataclasses.dataclass
+class Progress:
+    """What the engine did so far, and the facts of its resources at the end of the build."""
+
+    phases: dict[str, dict[str, object]] = dataclasses.field(default_factory=dict)
+    resources: dict[str, str] = dataclasses.field(default_factory=dict)
+    """The status of each resource, by its id."""
+    facts: dict[str, dict[str, Any] | None] = dataclasses.field(default_factory=dict)
+    commands: set[str] = dataclasses.field(default_factory=set)
+    """The names of the commands that were taken as run."""
+    checked: set[str] = dataclasses.field(default_factory=set)
+    """The sha256 of the files whose signature the guest checks."""
+    left_out: dict[str, object] = dataclasses.field(default_factory=dict)
+
+    def keep(self, identity: str, status: str) -> None:
+        """Keep a status. `changed` is never overwritten: a phase may run again."""
+        if self.resources.get(identity) != "changed":
+            self.resources[identity] = status
 
 
 class Machine:
@@ -52,9 +79,6 @@ class Machine:
         self.optional_features = OptionalFeatures()
         self.updates = WindowsUpdate()
         self.services = Services(self.files, self.registry, self.features)
-        self.routes: dict[str, str] = {}
-        """The static routes: the next hop of each destination. They survive a restart."""
-        self.hns = Hns(self.services)
         self.firewall = Firewall()
         self.tasks = Tasks()
         self.ports = Ports()
@@ -66,31 +90,18 @@ class Machine:
         """Whether the machine reaches Windows Update, from which it fetches public roots that its store lacks."""
         self.defender = Defender(self.services)
         self.volume = Volume()
-        self.browse: Browse = _unreachable
-        """How the machine's own programs reach the network. A function: a machine's copy has none."""
-        self.assemblies_queued = False
-        """Windows has queued assemblies of .NET to compile in its idle time."""
-        self.replaced_components = False
-        """The component store has components that updates have replaced."""
-        self.event_logs: set[str] = set()
-        """The names of the event logs that have entries."""
-        self.installer = Installer(self.files, self.registry, self.services, self.accounts)
+        self.progress = Progress()
+        self.images: dict[str, StoredImage] = {}
+        """The images of the container runtime by their whole names."""
         self.mtu: dict[str, int] = {}
         """The network adapters whose MTU was set."""
-        self.script_exit_codes: dict[str, int] = {}
-        """How scripts of the operator end, by the names of their resources. The others succeed: none of them is run."""
         self.refused: dict[str, str] = {}
         """The scripts that the policy of PowerShell refused since the machine was made, with the reasons."""
-        self.processes: list[str] = []
-        """The names of the processes that run and can be looked up, without .exe."""
         self.boot_count = 0
         self.up_s = 0.0
         """The time since the last start, as far as something waited for it: no wait of the model takes real time."""
         self._before_s = 0.0
         """The time before the last start."""
-        self.marks_stay_s = 0.0
-        """For how long after a restart Windows still calls it pending."""
-        self._later: list[tuple[float, Callable[[], object]]] = []
         # Called to inject a fault: with the id of a resource before it is set, with the report before it is written.
         self.before_set: Callable[[str], None] = _undisturbed
         self.before_restart: Callable[[], None] = _undisturbed
@@ -100,11 +111,11 @@ class Machine:
         """The machine that starts from a copy of this one's disk below `root`. No fault and no hook is copied."""
         # Whatever of the machine knows its disk knows the copy's from here on.
         other = copy.deepcopy(self, {id(self.files): self.files.copy(root)})
-        other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
+        other.before_set, other.before_restart = _undisturbed, _undisturbed
         other.before_report = _undisturbed
-        other.browse, other.refused = _unreachable, {}
+        other.refused = {}
         other.up_s, other._before_s = 0.0, 0.0
-        other.services.on_start, other.services.slow_programs = {}, {}
+        other.services.on_start = {}
         return other
 
     @staticmethod
@@ -132,42 +143,16 @@ class Machine:
     def restart_pending(self) -> bool:
         return any(self.registry.has_key(key) for key in (REBOOT_PENDING, REBOOT_REQUIRED))
 
-    def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do something when this time has passed."""
-        self._later.append((self.up_s + seconds, action))
-
     def wait_until(self, is_so: Callable[[], bool], limit_s: float) -> bool:
-        """Let time pass until something is so, or up to the limit. Whether it is so."""
-        end = self.up_s + limit_s
-        while not is_so():
-            # Looked for each time, because an action may have one that follows it.
-            coming = min(self._later, key=lambda item: item[0], default=None)
-            if coming is None or coming[0] > end:
-                self.up_s = end
-                return is_so()
-            self._later.remove(coming)
-            self.up_s = max(self.up_s, coming[0])
-            coming[1]()
-        return True
-
-    @contextlib.contextmanager
-    def process(self, name: str) -> Iterator[None]:
-        """A process runs for as long as the block."""
-        self.processes.append(name)
-        try:
-            yield
-        finally:
-            self.processes.remove(name)
+        """Let time pass up to the limit, unless something is so already. Whether it is so."""
+        if not is_so():
+            self.up_s += limit_s
+        return is_so()
 
     @property
     def runs_hypervisor(self) -> bool:
         """Whether Windows started its hypervisor: sysprep's specialize pass and the feature let it start."""
         return self.features.nests and self.optional_features.state(HYPERVISOR) == ENABLED
-
-    def need_tool(self, name: str) -> None:
-        """Raise an error if a program of Windows is missing."""
-        if not self.files.is_file(f"{SYSTEM32}\\{name}"):
-            raise RefusedByWindows(f"cannot find {SYSTEM32}\\{name}")
 
     def restart(self) -> None:
         self.before_restart()
@@ -176,13 +161,10 @@ class Machine:
         self.optional_features.restarted()
         self.updates.restarted(self)
         apply_host_name(self.registry)
-        if self.registry.has_key(RESTART_KEY):
-            self.registry.remove_key(RESTART_KEY)
-        self._before_s, self.up_s, self._later = self.age_s, 0.0, []
-        if self.marks_stay_s:
-            self.later(self.marks_stay_s, self._remove_marks)
-        else:
-            self._remove_marks()
+        self._before_s, self.up_s = self.age_s, 0.0
+        for key in (REBOOT_PENDING, REBOOT_REQUIRED):
+            if self.registry.has_key(key):
+                self.registry.remove_key(key)
         for feature, services in FEATURE_SERVICES.items():
             for name in services:
                 if self.features.is_installed(feature) and not self.services.exists(name):
@@ -191,21 +173,11 @@ class Machine:
             self._add_feature_service(HYPER_V_SERVICE)
         self.services.restarted()
         stop_outside_domain(self)
-        self.tasks.restarted(self)
-
-    def _remove_marks(self) -> None:
-        for key in (REBOOT_PENDING, REBOOT_REQUIRED):
-            if self.registry.has_key(key):
-                self.registry.remove_key(key)
 
     def _add_feature_service(self, name: str) -> None:
         program = f"{SYSTEM32}\\{name}.exe"
         self.files.write(program, f"{name} of this Windows".encode())
         self.services.create(name, f"%SystemRoot%\\System32\\{name}.exe", name, AUTOMATIC)
-
-
-def _unreachable(url: str, *_: object) -> tuple[int, Mapping[str, str], bytes]:
-    raise ConnectionError(f"dial tcp: lookup {url.split('/')[2]}: no such host")
 
 
 def _undisturbed(*_: object) -> None:

@@ -14,13 +14,12 @@ from imagegen.rehearsal.boot.model import UnknownCommandError
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.files import Files
 
-SERVICE = "kubelet"
 # imagegen.rehearsal.artifacts writes it into the stand-in of every program.
 _VERSION = re.compile(rb"a stand-in for [^ ]*?([A-Za-z-]+)\.exe v?([0-9]+\.[0-9]+\.[0-9]+)[^ ]*, made for a rehearsal")
 
 
 def read_facts(name: str) -> dict[str, Any]:
-    """The facts of kubeadm.json or kubelet.json. Rows that name a cloud lie in the folder of its stand-in."""
+    """The facts of join.json or kubelet.json. Rows that name a cloud lie in the folder of its stand-in."""
     return read_rows(*_files(name))
 
 
@@ -28,11 +27,6 @@ def read_facts(name: str) -> dict[str, Any]:
 def _files(name: str) -> tuple[Path, ...]:
     here, stand_ins = Path(__file__).parent, Path(clouds.__file__).parent
     return (here / f"{name}.json", *(stand_ins / cloud / f"{name}.json" for cloud in clouds.cloud_names()))
-
-
-def reached(minor: str, change: str) -> bool:
-    """Whether kubeadm of a minor has a change of `since` in kubeadm.json."""
-    return numbers(minor) >= numbers(read_facts("kubeadm")["since"][change])
 
 
 def is_within(minor: str, first: str | None, last: str | None) -> bool:
@@ -45,9 +39,3 @@ def read_version(files: Files, path: str) -> str:
     if found is None:
         raise UnknownCommandError(f"{path} is not a stand-in of this rehearsal, so its version is unknown")
     return found[2].decode()
-
-
-def pause_image(minor: str) -> str:
-    """The pause image that kubeadm of a minor names."""
-    known: dict[str, str] = read_facts("kubeadm")["pause"]
-    return known[max((since for since in known if numbers(since) <= numbers(minor)), key=numbers)]

@@ -2,7 +2,8 @@
     Get  = { param($Resource) Get-FileFact -Path $Resource.path }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no file $($Resource.path)" }
-        if ($Now.sha256 -cne $Resource.sha256) { "sha256 is $($Now.sha256), not $($Resource.sha256)" }
+        # An effect of a script has no digest.
+        if ($null -ne $Resource.sha256 -and $Now.sha256 -cne $Resource.sha256) { "sha256 is $($Now.sha256), not $($Resource.sha256)" }
     }
     Set  = { param($Resource, $Context)
         if ([System.IO.Directory]::Exists($Resource.path)) { throw "$($Resource.path) is a folder" }

@@ -9,7 +9,6 @@ import pytest
 from imagegen.base.contents import ROLES
 from imagegen.base.templating import render_text
 from imagegen.rehearsal.artifacts import make_answer_files
-from imagegen.rehearsal.boot.first_boot import first_boot_scripts
 from imagegen.rehearsal.boot.model import Ended, Process
 from imagegen.rehearsal.boot.shell import Shell
 from imagegen.rehearsal.clouds import guest_agents
@@ -106,4 +105,4 @@ def shell(started: Started) -> Shell:
     """The shell of a booting machine, with stand-ins for the programs of the image."""
     agents = {name: program for cloud in ("aws", "azure") for name, program in guest_agents(cloud).programs.items()}
     own = {"cloudbase-init.exe": started.run, "kubeadm.exe": started.run, "kubectl.exe": started.run}
-    return Shell({**agents, **own}, first_boot_scripts())
+    return Shell({**agents, **own}, [])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.boot.facts import Access
 from imagegen.boot.guarded import Guarded, find_guard, find_open, list_guarded
+from imagegen.boot.node import Access
 from imagegen.catalog.facts import paths
 from tests.conftest import REPOSITORY
 

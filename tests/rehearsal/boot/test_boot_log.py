@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from imagegen.boot import log
-from imagegen.boot.facts import Finding
 from imagegen.boot.log import (
     find_complaints,
     find_user_data_complaints,
@@ -21,6 +20,7 @@ from imagegen.boot.log import (
     has_run_user_data,
     judge_plugins,
 )
+from imagegen.boot.node import Finding
 
 MAIN = "init"
 PLUGINS = "plugins.common"

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import types
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from imagegen.boot.check import Check, Verdict
-from imagegen.boot.facts import Finding
-from imagegen.rehearsal.boot.booted import Boot
-from imagegen.rehearsal.boot.image import Image
+from imagegen.boot.node import Finding, FirstBoot
+from imagegen.rehearsal.boot.booted import Boot, Image
+from tests.conftest import REPOSITORY, load_today
 
 if TYPE_CHECKING:
+    from imagegen.rehearsal.boot.view import MachineNode
     from imagegen.rehearsal.machine import Machine
 
+BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 GOOD = Verdict(Check("one", "one is so", lambda _: ()), ())
 BAD = Verdict(Check("two", "two is so", lambda _: ()), (Finding(text="first", row="B1"), Finding(text="second")))
 
 
 def booted(machine: Machine, *, ran: str, reason: str = "", unknown: tuple[str, ...] = ()) -> Boot:
-    image = Image(machine, "aws", "1.36.4", "1.1.8", {})
-    return Boot(image, machine, (GOOD, BAD), ran, reason, unknown, "")
+    spec = load_today(BASE, "cloudbase_init.version=1.1.8").specs["aws"]
+    image, started = Image(machine, spec), FirstBoot(None, True, ran, False, True, "", False, "", (), 1, "")
+    node = cast("MachineNode", types.SimpleNamespace(machine=machine, first=started))
+    return Boot(image, node, (GOOD, BAD), reason, unknown, "")
 
 
 @pytest.mark.parametrize(

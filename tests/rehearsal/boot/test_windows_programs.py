@@ -16,7 +16,7 @@ SC = r"C:\Windows\System32\sc.exe"
 
 
 def test_the_triggers_of_the_time_service_are_replaced(aws: Machine) -> None:
-    shell, key = Shell({}), aws.services.key("W32Time") + r"\TriggerInfo"
+    shell, key = Shell({}, []), aws.services.key("W32Time") + r"\TriggerInfo"
     aws.registry.make_key(rf"{key}\0")
     assert shell.run(Process(aws, (SC, "triggerinfo", "w32time", "delete"))).exit_code == 0
     assert aws.registry.subkeys(key) == []
@@ -26,9 +26,9 @@ def test_the_triggers_of_the_time_service_are_replaced(aws: Machine) -> None:
 
 
 def test_the_triggers_of_no_service_cannot_be_set(aws: Machine) -> None:
-    assert Shell({}).run(Process(aws, (SC, "triggerinfo", "nobody", "delete"))).exit_code == 1060
+    assert Shell({}, []).run(Process(aws, (SC, "triggerinfo", "nobody", "delete"))).exit_code == 1060
 
 
 def test_an_unknown_trigger_is_refused(aws: Machine) -> None:
     with pytest.raises(UnknownCommandError, match="start/domainjoin"):
-        Shell({}).run(Process(aws, (SC, "triggerinfo", "w32time", "start/domainjoin")))
+        Shell({}, []).run(Process(aws, (SC, "triggerinfo", "w32time", "start/domainjoin")))

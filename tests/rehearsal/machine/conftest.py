@@ -125,7 +125,7 @@ class Bench:
             planned = {"kind": kind, "fields": fields}
             if kind not in PLANNED_KINDS:
                 planned = {"kind": resource.planned().kind, "fields": resource.planned().fields()}
-            entries.append({"id": f"{name}/{kind}:{resource.label}", **planned, "until": None})
+            entries.append({"id": f"{name}/{kind}:{resource.label}", **planned, "until": None, "effects": []})
         return {"name": name, "summary": "for the test", "timeout_s": 60, "repeated": False, "resources": entries}
 
     def upload(self) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.machine.archives import unpack
 from imagegen.rehearsal.machine.files import Files
+from imagegen.rehearsal.machine.kinds.files import unpack
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from tests.archives import tars, zips
 

@@ -69,17 +69,6 @@ def test_without_its_address_the_download_fails_and_names_the_url_of_the_plan(
     assert _kept(bench) == []
 
 
-def test_a_later_phase_downloads_again_with_the_addresses_that_it_gets(bench: Bench) -> None:
-    _prepare(bench, SIGNED, "")
-    bench.machine.files.write(FILE, _variables(tool=(SIGNED, "")))
-    bench.done("phase-1")
-    bench.machine.files.write(r"C:\k\tool.exe", b"changed meanwhile")
-    bench.machine.files.write(FILE, _variables(tool=(SIGNED, "")))
-    bench.done("phase-2")
-    assert bench.fetched == [SIGNED, SIGNED]
-    assert bench.machine.files.read(r"C:\k\tool.exe") == b"MZ"
-
-
 @pytest.mark.parametrize("cut", [8, 40, None], ids=["in the name", "in the value", "nothing"])
 def test_a_repeated_upload_is_refused_because_packer_sends_only_the_rest(bench: Bench, cut: int | None) -> None:
     _prepare(bench, SIGNED, "")

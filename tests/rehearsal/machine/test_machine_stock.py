@@ -18,6 +18,7 @@ from imagegen.rehearsal.machine.access import (
     write,
 )
 from imagegen.rehearsal.machine.files import Files
+from imagegen.rehearsal.machine.installer import install
 from imagegen.rehearsal.machine.msi import MsiService, NotAPackageError, make_msi, read_msi
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry, Value
@@ -232,48 +233,6 @@ def machine(tmp_path: Path) -> Machine:
     return machine
 
 
-LINE = ["/i", r"C:\Windows\Temp\1.0.0.msi", "/qn", "/norestart"]
-LOGGED = [*LINE, "/l*v"]
-
-
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (LINE, 0),
-        ([*LOGGED, r"C:\Windows\Temp\x.log", "A=b c"], 0),
-        ([*LOGGED, r"C:\none\x.log"], 1622),
-        ([*LINE, "/unknown"], 1639),
-        (["/qn"], 1639),
-        (["/i", r"C:\none.msi"], 1619),
-        (["/i", r"C:\Windows\System32\tar.exe"], 1620),
-    ],
-)
-def test_msiexec_answers_with_its_codes(machine: Machine, line: list[str], code: int) -> None:
-    assert machine.installer.msiexec(line) == code
-
-
-def test_msiexec_upgrades_refuses_to_go_back_and_repairs_only_when_told(machine: Machine) -> None:
-    newer = [word.replace("1.0.0", "2.0.0") for word in LINE]
-    installer, files = machine.installer, machine.files
-    assert installer.msiexec(LINE) == 0
-    assert files.is_folder(r"C:\App\log")
-    assert installer.msiexec(newer) == 0
-    assert files.read(r"C:\App\s.exe") == b"2.0.0"
-    assert installer.msiexec(LINE) == 1638
-    files.remove(r"C:\App")
-    assert installer.msiexec(newer) == 0
-    assert not files.exists(r"C:\App")
-    assert installer.msiexec([*newer, "REINSTALL=ALL"]) == 0
-    assert files.exists(r"C:\App\s.exe")
-
-
-def test_a_package_whose_service_does_not_come_up_fails_and_says_why_in_its_log(machine: Machine) -> None:
-    service = MsiService(name="s", display_name="S", command=r"C:\none.exe", starts=True)
-    machine.files.write(r"C:\p.msi", make_msi("Q", "1.0", {}, [service]))
-    assert machine.installer.msiexec(["/i", r"C:\p.msi", "/l*v", r"C:\p.log"]) == 1603
-    assert rb"cannot find its program C:\none.exe" in machine.files.read(r"C:\p.log")
-
-
 @pytest.mark.parametrize(
     ("argument", "runs_as", "groups"),
     [
@@ -286,9 +245,8 @@ def test_a_package_makes_the_account_of_its_service(
     machine: Machine, argument: str, runs_as: str, groups: list[str] | None
 ) -> None:
     service = SERVICE.model_copy(update={"administrator": "agent", "system_property": "AS_SYSTEM"})
-    machine.files.write(r"C:\p.msi", make_msi("Q", "1.0", {r"C:\s.exe": b"s"}, [service]))
-    line = ["/i", r"C:\p.msi", argument]
-    assert [machine.installer.msiexec(line), machine.installer.msiexec([*line, "REINSTALL=ALL"])] == [0, 0]
+    name, _, value = argument.partition("=")
+    install(machine, make_msi("Q", "1.0", {r"C:\s.exe": b"s"}, [service]), {name: value})
     assert machine.registry.text(machine.services.key("s"), "ObjectName") == runs_as
     user = machine.accounts.user("agent")
     assert (user and [group.name for group in machine.accounts.groups_of(user)]) == groups

@@ -417,7 +417,8 @@ def test_a_plugin_newer_than_what_can_be_built_is_for_packer_to_install(machine:
         f"PACKER_PLUGIN_PATH={cache}/plugins {cache}/packer-v1.16.0/packer plugins install github.com/hashicorp/azure"
     )
     assert f"  {command}" in caught.value.hint.splitlines()
-    machine.plugin("azure", "2.6.3", "home/.cache/imagegen/plugins")
+    installed = machine.plugin("azure", "2.6.3", "home/.cache/imagegen/plugins")
+    installed.with_name(f"{installed.name}_SHA256SUM").write_text("sum")
     assert machine.find({"azure": "2.0.5"}).plugins["azure"].version == "2.6.3"
 
 

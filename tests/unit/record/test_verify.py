@@ -151,8 +151,8 @@ LARGE = 17 * 2**20
         ("NaN", NOT_JSON),
         ("9" * 5000, NOT_JSON),
         ('{"a": 1, "a": 2}', f"{NOT_JSON}duplicate key 'a'"),
-        ("[]", "must be a valid dictionary or instance of Statement"),
-        ("{}", "subject: the key is required"),
+        ("[]", "is not a statement of in-toto"),
+        ("{}", "_type: is missing, but the manifest says https://in-toto.io/Statement/v1"),
         ('{"payload": ""}', "payloadType: the key is required"),
         ('{"payload": "", "payloadType": "text/plain", "signatures": []}', "payloadType: must be '"),
         (LARGE, "the file is too large: it has 17825792 bytes, at most 16777216 are allowed"),
@@ -175,7 +175,7 @@ def test_an_attestation_that_is_none_is_refused(proof: Proof, text: str | int, e
             lambda it: it["signatures"].extend(it["signatures"] * 16),
             "manifest.provenance.json: signatures: list should",
         ),
-        (lambda it: with_payload(it, []), "manifest.provenance.json: payload: must be a valid dictionary"),
+        (lambda it: with_payload(it, []), "manifest.provenance.json: payload: is not a statement of in-toto"),
         (lambda it: it.update(payload=base64.b64encode(b'{"a":1,"a":1}').decode()), "duplicate key 'a'"),
     ],
 )
@@ -252,7 +252,12 @@ MANIFEST_SAYS = "but the manifest says"
         ),
         (
             lambda it: it["subject"].append(it["subject"][0]),
-            ["two entries of subject have the same name"],
+            [
+                f"subject[manifest.json (2)].{key}: is {value}, but the manifest has no such value"
+                for key, value in (
+                    *(("digest.sha256", "{manifest}"), ("mediaType", "application/json"), ("name", "manifest.json")),
+                )
+            ],
         ),
     ],
 )

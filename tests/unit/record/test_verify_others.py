@@ -87,10 +87,9 @@ def test_a_manifest_under_the_name_of_another_image_is_refused(proof: Proof) -> 
     ("change", "expected"),
     [
         (lambda it: it["inputs"]["images"].update({"": f"sha256:{OTHER}"}), "has a value that cannot be attested: "),
-        (lambda it: it["inputs"].update(config_file="x" * 5000), "file: string should have at most 4096 characters"),
         (
             lambda it: it["published"]["images"].extend(it["published"]["images"]),
-            "two entries of subject have the same",
+            "has a value that cannot be attested: two entries of subject have the same",
         ),
     ],
 )

@@ -86,7 +86,7 @@ def test_plan_says_all_that_the_contract_names(decision: Any) -> None:  # noqa: 
         for resource in step["resources"]
     ]
     for step, resource in resources:
-        assert sorted(resource) == ["fields", "id", "kind", "until"]
+        assert sorted(resource) == ["effects", "fields", "id", "kind", "until"]
         named = resource["id"].removeprefix(f"{step}/").partition(":")[0]
         assert named == resource["kind"] or (named, resource["kind"]) in RENAMED
         assert sorted(resource["fields"]) == sorted(KINDS[resource["kind"]].model_fields)

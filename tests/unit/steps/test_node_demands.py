@@ -12,9 +12,8 @@ from imagegen.base import contents
 from imagegen.catalog.facts import catalogue_text, table
 from imagegen.config.model import ImageConfig
 from imagegen.config.own_files import OwnFile
-from imagegen.config.yaml import Document, dotted
+from imagegen.config.yaml import Document, dotted, parse_yaml
 from imagegen.plan.context import evaluate_steps
-from imagegen.rehearsal.node.yaml_text import read_yaml_map
 from imagegen.rehearsal.releases import find_published
 from imagegen.settle.spec import settle
 from imagegen.steps.kinds import KINDS
@@ -292,7 +291,7 @@ def test_kubelet_finds_its_credential_providers(kubernetes: str, version: str, h
     assert step.drafts[-1].fields["path"] == r"C:\var\lib\kubelet\credential-provider-config.yaml"
     (text,) = step.texts.values()
     request = f"credentialprovider.kubelet.k8s.io/{version}"
-    assert read_yaml_map(text, "config") == {
+    assert parse_yaml(text, "config").data == {
         "apiVersion": f"kubelet.config.k8s.io/{version}",
         "kind": "CredentialProviderConfig",
         "providers": [
@@ -518,5 +517,5 @@ def test_crictl_finds_the_runtime_without_the_variable(runtime: dict[str, Any], 
     drafts = {(draft.kind, draft.fields.get("path") or draft.fields.get("name")): draft for draft in kubernetes.drafts}
     file = drafts["file", r"C:\k\crictl.yaml"].fields["source"]
     endpoint = f"npipe:////./pipe/{pipe}"
-    assert read_yaml_map(kubernetes.texts[file], file) == {"runtime-endpoint": endpoint, "image-endpoint": endpoint}
+    assert parse_yaml(kubernetes.texts[file], file).data == {"runtime-endpoint": endpoint, "image-endpoint": endpoint}
     assert drafts["environment", "CONTAINER_RUNTIME_ENDPOINT"].fields["value"] == endpoint

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.model import Instance
 from imagegen.rehearsal.clouds.aws.metadata import ADDRESS, InstanceMetadata
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS
+from imagegen.rehearsal.machine.address import NODE_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

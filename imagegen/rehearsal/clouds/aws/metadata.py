@@ -11,7 +11,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS
+from imagegen.rehearsal.machine.address import NODE_ADDRESS
 from imagegen.rehearsal.network.messages import Request, Response
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from imagegen.rehearsal.machine.hns import NODE_ADDRESS, NODE_NETWORK
+from imagegen.rehearsal.machine.address import NODE_ADDRESS, NODE_NETWORK
 from imagegen.rehearsal.network.messages import Json, Response
 
 if TYPE_CHECKING:

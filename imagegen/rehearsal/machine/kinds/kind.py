@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.rehearsal.machine.signatures import check_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,20 +21,16 @@ Facts = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Supplies:
-    """Paths on the machine: the unpacked bundle, the artifact's file, a folder for logs; the step's timeout; and the
-    credentials of registries, as a configuration of Docker."""
+    """What *set* may use: the artifact's file on the machine, and the credentials of registries, as a configuration of
+    Docker."""
 
-    bundle: str
-    logs: str
     timeout_s: int
     artifact: str | None = None
     registries: str = ""
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """The files of the bundle with their sha256."""
     signatures: Mapping[str, Signature | None] = dataclasses.field(default_factory=dict)
     """The signatures of the plan, by the sha256 of the file. None: it needs none."""
     checked: set[str] = dataclasses.field(default_factory=set)
-    """The sha256 of the files whose signature was found. Each check adds to it."""
+    """The sha256 of the files whose signature the guest checks. Each *set* adds to it."""
     left_out: list[str] = dataclasses.field(default_factory=list)
     """The files of an archive that the plan does not list. They are not put on the disk."""
 
@@ -44,14 +39,21 @@ class Supplies:
             raise RefusedByWindows("there is no artifact to take the bytes from")
         return self.artifact
 
+    def check_signature(self, sha256: str) -> None:
+        """Note that the guest checks the signature of a file. A file that the plan does not know is refused."""
+        if self.signatures and sha256 not in self.signatures:
+            raise RefusedByWindows(f"the plan requires signatures, and knows no file with the sha256 {sha256}")
+        wanted = self.signatures.get(sha256)
+        if wanted is not None and wanted.hidden is None:
+            self.checked.add(sha256)
+
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """get reads the machine, test returns all differences, put sets it and returns whether a restart is needed."""
+    """get reads the machine, put sets it and returns whether a restart is needed."""
 
     get: Callable[[Machine, Any], Facts | None]
-    test: Callable[[Machine, Any, Facts | None], list[str]]
-    put: Callable[[Machine, Any, Supplies], bool]
+    put: Callable[[Machine, Any, Supplies], bool | None]
 
 
 def digest(data: bytes) -> str:
@@ -64,20 +66,12 @@ def file_facts(data: bytes) -> Facts:
 
 
 def copy_into_place(machine: Machine, data: bytes, path: str, sha256: str, supplies: Supplies) -> None:
-    """Write a file through <path>.new, which is always removed. A read-only file is replaced too. If the plan has a
-    signature for it, Windows must accept that before."""
-    files, new = machine.files, path + ".new"
-    check_signature(machine, data, path, supplies)
-    files.write(new, data)
-    try:
-        if (found := digest(files.read(new))) != sha256:
-            raise RefusedByWindows(f"the sha256 of {new} is {found}, not {sha256}")
-        if users := machine.services.programs_in_use().get(fold(path)):
-            names = ", ".join(users)
-            raise RefusedByWindows(f"{path} is in use by service {names}: stop service {names}, or rebuild the image")
-        if files.is_read_only(path):
-            files.set_read_only(path, on=False)
-        files.move(new, path)
-    finally:
-        if files.exists(new):
-            files.remove(new)
+    """Write a file with this digest. A read-only file is replaced too, a program in use is not."""
+    if (found := digest(data)) != sha256:
+        raise RefusedByWindows(f"the sha256 of {path} is {found}, not {sha256}")
+    supplies.check_signature(sha256)
+    if users := machine.services.programs_in_use().get(fold(path)):
+        raise RefusedByWindows(f"{path} is in use by service {', '.join(users)}")
+    if machine.files.is_read_only(path):
+        machine.files.set_read_only(path, on=False)
+    machine.files.write(path, data)

@@ -1,5 +1,0 @@
-"""The error with which kubelet ends."""
-
-
-class KubeletError(Exception):
-    """kubelet ends with this message."""
