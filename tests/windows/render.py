@@ -28,6 +28,7 @@ from imagegen.inspect.versions import read_properties as read_properties
 from imagegen.plan import model
 from imagegen.providers.settings import TargetSettings
 from imagegen.render import BUNDLE_PATH, START_PATH, bundle_zip, guest_plan, guest_values
+from imagegen.steps.effects import EFFECTS, plan_effect
 from imagegen.steps.kinds import KINDS
 from tests.windows.msi import make_msi
 
@@ -189,13 +190,20 @@ class _Case:
 
     def _resource(self, given: Given) -> model.PlannedResource:
         """A resource by the models of the steps: a digest that is not given is that of the file or artifact."""
-        fields = {key: self._value(value) for key, value in given.items() if key not in ("kind", *_EXPECTED)}
+        fields = {key: self._value(value) for key, value in given.items() if key not in ("kind", "effects", *_EXPECTED)}
         if given["kind"] in ("file", "script", "certificate", "update") and "sha256" not in fields:
             origin = self._files.get(fields.get("source", "")) or self._artifacts.get(fields.get("artifact", ""), b"")
             fields["sha256"] = hashlib.sha256(origin).hexdigest()
         resource = KINDS[given["kind"]].model_validate_json(json.dumps(fields))
         planned = resource.planned()
-        return model.PlannedResource(f"case/{resource.kind}:{resource.label}", planned.kind, planned.fields(), None)
+        effects = tuple(
+            plan_effect(kind, EFFECTS[kind].model_validate(self._value(effect)))
+            for one in given.get("effects", ())
+            for kind, effect in one.items()
+        )
+        return model.PlannedResource(
+            f"case/{resource.kind}:{resource.label}", planned.kind, planned.fields(), None, effects
+        )
 
     def _value(self, value: object) -> Any:  # noqa: ANN401 - JSON
         """A value of a field: `sha256_of` is the digest of a content."""
@@ -207,7 +215,8 @@ class _Case:
 
     def _plan(self, build: int, release: str) -> tuple[bytes, bytes, Given]:
         """plan.json, the bundle, and the values of the tree's HCL variables for the guest."""
-        kinds = {resource.kind for phase in self._made for resource in phase}
+        made = [resource for phase in self._made for resource in phase]
+        kinds = {resource.kind for resource in made} | {effect.kind for one in made for effect in one.effects}
         own = ("engine.psm1", "common.psm1", "download.psm1", "seal.psm1", *(f"kinds/{kind}.ps1" for kind in kinds))
         files = {**{name: _read(f"packer/guest/{name}") for name in own}, **self._files}
         names = [f"phase-{number}" for number in range(1, len(self._made) + 1)]

@@ -43,7 +43,8 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
 
 
 def test_each_script_has_a_file_of_cases() -> None:
-    subjects = [given["subject"] for given in FILES.values()]
+    # The engine has a file for the effects of scripts too.
+    subjects = [given["subject"] for name, given in FILES.items() if name != "effects"]
     assert sorted(subjects) == sorted(script_paths())
 
 
