@@ -9,6 +9,7 @@ import gc
 import hashlib
 import marshal
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -141,6 +142,10 @@ vars(context)["evaluate_step"] = _evaluate_step_once
 _guarded = {"world": False}
 _connect = socket.socket.connect
 _popen = subprocess.Popen.__init__
+
+
+# Azure's SDK asks for the name of the machine when it is imported, which starts a program once.
+platform.platform()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -24,7 +24,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import pydantic
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -38,10 +38,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 from pydantic.alias_generators import to_camel
-from securesystemslib import dsse
-from securesystemslib.exceptions import UnverifiedSignatureError
-from securesystemslib.signer import CryptoSigner, SSlibKey
-from securesystemslib.signer import Signature as LibrarySignature
 
 from imagegen.base.errors import ConfigError, Problem, ToolError
 from imagegen.base.files import read_file, write_file
@@ -52,6 +48,11 @@ from imagegen.record.reading import ATTEST_AGAIN, InvalidDocument, parse_json, p
 from imagegen.record.sbom import base_purl, image_purl, make_sbom
 from imagegen.record.store import ATTESTATION, HINT, SBOM, ManifestFile
 from imagegen.steps.resource import Strict
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import SSlibKey
+
+# securesystemslib imports the SDKs of the clouds that keep keys, so only who signs or verifies imports it.
 
 # NIST SP 800-131A allows no shorter keys, and longer ones take seconds for each signature.
 _RSA_BITS: Final = (2048, 8192)
@@ -81,11 +82,16 @@ class VerifyingKey:
     @property
     def library_key(self) -> SSlibKey:
         """The key with its way to sign."""
+        from securesystemslib.signer import SSlibKey
+
         scheme = _RSA_SCHEME if isinstance(self._key, RSAPublicKey) else None
         return SSlibKey.from_crypto(self._key, self.id, scheme)
 
     def has_signed(self, data: bytes, signature: bytes) -> bool:
         """Whether the signature is one of these bytes by this key."""
+        from securesystemslib.exceptions import UnverifiedSignatureError
+        from securesystemslib.signer import Signature as LibrarySignature
+
         try:
             self.library_key.verify_signature(LibrarySignature(self.id, signature.hex()), data)
         except UnverifiedSignatureError:
@@ -105,6 +111,8 @@ class SigningKey:
 
     def sign(self, data: bytes) -> bytes:
         """A signature of these bytes."""
+        from securesystemslib.signer import CryptoSigner
+
         signed = CryptoSigner(self._key, self.public.library_key).sign(data)
         return bytes.fromhex(signed.signature)
 
@@ -408,6 +416,8 @@ def _opened(envelope: Envelope, shown_as: str, *, is_keyless: bool) -> Attestati
 
 def _signed_bytes(payload: bytes) -> bytes:
     """What a signature is made of: type and payload, each after its length."""
+    from securesystemslib import dsse
+
     return dsse.Envelope(payload, PAYLOAD_TYPE, {}).pae()
 
 

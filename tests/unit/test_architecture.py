@@ -80,6 +80,8 @@ LAZY = {
         for name in ("certificates", "chains", "model", "signer", "trust")
     ),
     ("imagegen.config.problems", "difflib"),
+    ("imagegen.record.attest", "securesystemslib"),
+    *(("imagegen.record.attest", f"securesystemslib.{name}") for name in ("exceptions", "signer")),
 }
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}
