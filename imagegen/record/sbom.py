@@ -13,6 +13,7 @@ import dataclasses
 import datetime
 import json
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import unquote
@@ -109,9 +110,10 @@ _SERIAL_NUMBERS: Final = uuid.UUID("5b8f9e0e-3b8e-5d0a-9c53-5a3c6a0f4d11")
 def make_sbom(file: ManifestFile) -> bytes:
     """The SBOM of the image of a manifest. A manifest with values that an SBOM cannot have is an InvalidDocument."""
     try:
-        with stating(str(file.path), HINT):
+        # The library only warns of a version that is too long for the form.
+        with stating(str(file.path), HINT), warnings.catch_warnings(action="error", category=UserWarning):
             return _made(file)
-    except CycloneDxException as error:
+    except (CycloneDxException, UserWarning) as error:
         message = f"has a value that an SBOM cannot have: {error}"
         raise InvalidDocument([Problem(str(file.path), 0, "", message, HINT)]) from None
 
