@@ -95,9 +95,8 @@ LOWEST_PACKER: Final = "1.14.0"
 
 PACKER: Final = Pin("github.com/hashicorp/packer", "v1.16.0", 260)
 
-# The sha256 of HashiCorp's archives of this version, from the formula of HashiCorp's Homebrew tap for it.
+# The sha256 of HashiCorp's archives of this version, each read in two places. Where there is none, Go builds Packer.
 PACKER_ARCHIVES: Final = {
-    "darwin_amd64": "64c4aa9a3176f89496360843bc8747238c9ad32ddc68bc5281207ae342d45be9",
     "darwin_arm64": "6530042cf8f8a1f96b6607cb22b5be298be53b400cd4a2c81ab8b946964fccda",
     "linux_amd64": "5edcd14ab59b535040c512dbecd6ec9ef976a000b073c19d93e4c431c948581e",
     "linux_arm64": "cf18f03460d92265d49b56befff333e80641d845822799eab04357c39f75b5d7",
