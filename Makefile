@@ -102,6 +102,10 @@ nightly-tests: $(STAMP) ## Boot a node from every kind of image, and run the ran
 archive-mutants: $(STAMP) ## Change 2,000 archives at random, and compare what is read with what bsdtar unpacks.
 	IMAGEGEN_ARCHIVE_MUTANTS=2000 $(PYTEST) -q -m e2e tests/e2e/test_bsdtar.py
 
+.PHONY: mutants
+mutants: $(STAMP) ## Plant each mistake of tests/mutants, and see which test finds it. ARGS='--quick rules- D01'.
+	$(BIN)/python -m tests.mutants.run $(ARGS)
+
 .PHONY: golden
 golden: $(STAMP) ## Rewrite the golden files that differ. Read the diff before you commit it.
 	@IMAGEGEN_UPDATE_GOLDEN=1 $(PYTEST) -q --tb=short -rN $(GOLDENS) || { \
