@@ -14,7 +14,8 @@ from pathlib import PureWindowsPath
 from typing import Final
 
 from imagegen.base.errors import Problem
-from imagegen.catalog.facts import JsonObject, paths, stock_paths, table
+from imagegen.catalog.facts import JsonObject, numbers, paths, stock_paths, table
+from imagegen.catalog.products import find_product
 from imagegen.config.problems import nearest
 from imagegen.steps.accounts import TRUSTED
 from imagegen.steps.evaluate import Draft, EvaluatedStep
@@ -166,6 +167,23 @@ def _first(command: str) -> str:
     """The program of a command line."""
     match = re.match(r'"([^"]+)"|(.+?\.exe)(?: |$)', command, re.IGNORECASE)
     return (match[1] or match[2]) if match else command
+
+
+def find_wrong_contents(resources: Resources) -> Iterator[Problem]:
+    """Files that an archive of a known product does not have where a resource expects them."""
+    for one in resources.of("archive"):
+        request = one.step.requests.get(one.text("artifact"))
+        product = find_product(request.product) if request and not request.own else None
+        if request is None or product is None:
+            continue
+        strip = int(one.draft.fields.get("strip") or 0)
+        version = numbers(request.version)
+        rows = [row for row in product.contents if numbers(row["since"]) <= version < numbers(row["before"])]
+        members = {"/".join(member.split("/")[strip:]) for row in rows for member in row["members"]}
+        for name in (str(name).replace("\\", "/") for name in one.draft.fields.get("expect") or ()):
+            if rows and name not in members:
+                message = f"{product.name} {request.version} has no {name} after {strip} folders are stripped"
+                yield one.problem(message, nearest(name, sorted(members - {""})), "strip")
 
 
 def find_missing_scripts(resources: Resources) -> Iterator[Problem]:
@@ -375,7 +393,7 @@ def _read_json(text: str) -> JsonObject:
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    find_missing_paths, find_missing_scripts, find_readable_secrets,
+    find_missing_paths, find_wrong_contents, find_missing_scripts, find_readable_secrets,
     find_wrong_services, find_unknown_flags, find_missing_needs, find_unknown_dependencies,
     find_unknown_pipes, find_unknown_parameters, find_unknown_features, find_unknown_commands,
     find_unknown_nssm_values, find_missing_network_programs, find_unknown_backends,
