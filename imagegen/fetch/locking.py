@@ -39,7 +39,7 @@ from imagegen.fetch.lookup import (
     lock_images,
     verify_signatures,
 )
-from imagegen.oci.registry import ImageMirror, reject_other_images, tarball_name, tarball_requests
+from imagegen.oci.registry import ImageMirror, look_up_image, reject_other_images, tarball_name, tarball_requests
 from imagegen.plan.context import artifact_requests
 from imagegen.plan.resolve import find_missing
 from imagegen.settle.spec import errors_of
@@ -235,9 +235,13 @@ def _look_up(
     _warn_of_unsigned(targets, old, run.console)
     artifacts = lock_artifacts(requests, old, sources, refresh)
     mirror = ImageMirror(targets[0].mirror_url or "", with_credentials(sources.ask, sources.private))
+
+    def ask_registry(request: ImageRequest) -> LockedImage:
+        return look_up_image(request, sources.ask, credentials.get(request.name.registry, ""))
+
     images = {
-        **lock_images(pulled, old, sources.ask, refresh=refresh, console=run.console, credentials=credentials),
-        **lock_images(mirrored, old, sources.ask, refresh=refresh, console=run.console, mirror=mirror),
+        **lock_images(pulled, old, ask_registry, refresh=refresh, console=run.console),
+        **lock_images(mirrored, old, mirror.look_up, refresh=refresh, console=run.console),
     }
     artifacts |= _lock_tarballs(mirrored, images, mirror, old, sources, refresh)
     ca_hosts = {}

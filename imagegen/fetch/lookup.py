@@ -15,7 +15,6 @@ import email.utils
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from imagegen.base.errors import RefusedError
@@ -32,7 +31,6 @@ from imagegen.fetch.published import confirm
 from imagegen.fetch.request import ArtifactRequest, host_of, shown_url
 from imagegen.inspect.archive import OpenedArtifact, open_artifacts
 from imagegen.oci.names import ImageRequest, LockedImage
-from imagegen.oci.registry import look_up_image
 from imagegen.oci.tarball import read_image_tarball
 from imagegen.trust.judge import SignaturePolicy, check_signatures
 from imagegen.trust.record import (
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from imagegen.authenticode.model import Trust
     from imagegen.base.console import Console
     from imagegen.fetch.credentials import PrivateHosts
-    from imagegen.oci.registry import ImageMirror
 
 _NOT_FOUND: Final = 404
 # Of HTTP.
@@ -91,21 +88,18 @@ def find_unlocked_images(requests: Mapping[str, ImageRequest], old: Lock | None,
 def lock_images(
     requests: Mapping[str, ImageRequest],
     old: Lock | None,
-    ask: Ask,
+    look_up: Callable[[ImageRequest], LockedImage],
     *,
     refresh: Refresh,
     console: Console,
-    credentials: Mapping[str, str] = MappingProxyType({}),
-    mirror: ImageMirror | None = None,
 ) -> dict[str, LockedImage]:
-    """The container images for a lock. `credentials` are those of registries, by their names."""
+    """The container images for a lock. `look_up` asks their registry, or a mirror."""
     unlocked = find_unlocked_images(requests, old, refresh)
     kept = requests.keys() - unlocked
     found = {name: image for name, image in (old.images if old else {}).items() if name in kept}
     for name in sorted(unlocked):
         with console.task(f"looking up {name}", None):
-            request, basic = requests[name], credentials.get(requests[name].name.registry, "")
-            found[name] = mirror.look_up(request) if mirror else look_up_image(request, ask, basic)
+            found[name] = look_up(requests[name])
     return dict(sorted(found.items()))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.base.console import Console
 from imagegen.rehearsal.boot.link_local import LinkLocal
-from imagegen.rehearsal.boot.node import Node
+from imagegen.rehearsal.boot.node import Node, Outside
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import guest_agents, stand_in
@@ -59,7 +59,7 @@ def configure(image: Image, runner: Runner, user_data: bytes, **options: str) ->
     machine.files.write(_CONF, "\n".join([*kept[:at], *changed, *kept[at:]]).encode())
     agents = guest_agents(image.spec.provider)
     with LinkLocal(platform.hosts) as link:
-        node = Node(machine, instance, platform, agents=agents, programs={}, runner=runner, proxy=link.url)
+        node = Node(machine, instance, Outside(platform, runner, link.url), agents)
         node.start_first()
     log = machine.files.read(_LOG).decode("utf-8", "replace") if machine.files.is_file(_LOG) else ""
     return Configured(machine, log, node.runs.console, tuple(node.runs.unknown), tuple(node.runs.crashes))

@@ -13,7 +13,7 @@ from imagegen.boot.node import Finding, FirstBoot, Given, SecondBoot
 from imagegen.rehearsal.boot.booted import Boot
 from imagegen.rehearsal.boot.given_certificates import pieces
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
-from imagegen.rehearsal.boot.node import Node
+from imagegen.rehearsal.boot.node import Node, Outside
 from imagegen.rehearsal.boot.snapshot import find_changes, take_snapshot
 from imagegen.rehearsal.boot.user_data import join_of, make_user_data, sockets_of
 from imagegen.rehearsal.boot.view import MachineNode
@@ -51,16 +51,9 @@ def boot_image(
     wants_report = platform.refusal() is not None
     unchecked: list[str] = []
     with LinkLocal(platform.hosts) as link:
-        node = Node(
-            machine,
-            instance,
-            platform,
-            agents=guest_agents(image.spec.provider),
-            programs={"kubeadm.exe": make_kubeadm(nodes, sockets_of(image.spec), unchecked)},
-            runner=runner,
-            proxy=link.url,
-            unchecked=unchecked,
-        )
+        kubeadm = make_kubeadm(nodes, sockets_of(image.spec), unchecked)
+        outside = Outside(platform, runner, link.url, {"kubeadm.exe": kubeadm})
+        node = Node(machine, instance, outside, guest_agents(image.spec.provider), unchecked)
         start = _Start(image, node, instance, platform, user_data, nodes, link, wants_report)
         try:
             found = start.twice()

@@ -57,6 +57,17 @@ class Runs:
     console: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True)
+class Outside:
+    """What is around the machine."""
+
+    platform: Platform
+    runner: Runner
+    proxy: str
+    programs: Mapping[str, Program] = dataclasses.field(default_factory=dict)
+    """Programs of the node that are not Windows' own, by their names."""
+
+
 class Node:
     """The machine with its surroundings."""
 
@@ -64,24 +75,20 @@ class Node:
         self,
         machine: Machine,
         instance: Instance,
-        platform: Platform,
-        *,
+        outside: Outside,
         agents: Agents,
-        programs: Mapping[str, Program],
-        runner: Runner,
-        proxy: str,
         unchecked: list[str] | None = None,
     ) -> None:
         """`unchecked` gets what the machine takes as run."""
         self.machine = machine
         self.runs = Runs()
         self._instance = instance
-        self._platform = platform
+        self._platform = outside.platform
         self._agents = agents
-        self._runner = runner
-        self._proxy = proxy
+        self._runner = outside.runner
+        self._proxy = outside.proxy
         own: dict[str, Program] = {_PROGRAM: self._run_program}
-        recorded = {name: self._record(program) for name, program in programs.items()}
+        recorded = {name: self._record(program) for name, program in outside.programs.items()}
         self._shell = Shell({**agents.programs, **recorded, **own}, [] if unchecked is None else unchecked)
         self._service_waits = False
         self._must_restart = False

@@ -296,12 +296,12 @@ def _check(machine: Machine, given: dict[str, str], plan: Plan, items: Sequence[
     tested: list[dict[str, object]] = []
     for phase in plan.phases:
         own = [item for item in items if item.phase == phase.name and not item.repeated]
-        transcript.phase(phase.name, "started", resources=len(own), changed=0, restart=False, ms=0)
+        transcript.phase(phase.name, "started", resources=len(own))
         for item in own:
             status, reasons = _check_item(machine, item, booted=booted)
             tested.append({"id": item.id, "status": status, "reasons": reasons})
             transcript.resource(item.phase, item.id, status, 0, "; ".join(reasons))
-        transcript.phase(phase.name, "finished", resources=len(own), changed=0, restart=False, ms=0)
+        transcript.phase(phase.name, "finished", resources=len(own))
     count = {name: sum(one["status"] == name for one in tested) for name in ("ok", "drifted", "skipped", "failed")}
     result = {
         **{"check_version": 1, "plan_sha256": given["-PlanSha256"], "name": plan.name, "target": plan.target},

@@ -22,19 +22,10 @@ class Transcript:
     def say(self, prose: str) -> None:
         self.lines.append(prose)
 
-    def phase(
-        self, name: str, status: str, *, resources: int, changed: int, restart: bool, ms: int, reason: str = ""
-    ) -> None:
-        self._event(
-            event="phase",
-            phase=name,
-            status=status,
-            resources=resources,
-            changed=changed,
-            restart=restart,
-            ms=ms,
-            reason=reason,
-        )
+    def phase(self, name: str, status: str, *, resources: int, reason: str = "", **facts: int | bool) -> None:
+        """`facts` are `changed`, `restart` and `ms`, if they are not zero."""
+        counted: dict[str, int | bool] = {"changed": 0, "restart": False, "ms": 0, **facts}
+        self._event(event="phase", phase=name, status=status, resources=resources, **counted, reason=reason)
 
     def artifact(self, name: str, status: str, size: int) -> None:
         self._event(event="artifact", name=name, status=status, size=size)

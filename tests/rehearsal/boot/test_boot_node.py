@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.rehearsal.boot.node import Node
+from imagegen.rehearsal.boot.node import Node, Outside
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -32,7 +32,7 @@ def make_node(machine: Machine, act: Callable[[], object]) -> Node:
     agents = dataclasses.replace(guest_agents("aws"), run_at_boot=run_at_boot)
     runner = Runner(Path("unused"), {})
     platform = cloud.make_platform(instance, lambda: 0.0)
-    return Node(machine, instance, platform, agents=agents, programs={}, runner=runner, proxy="")
+    return Node(machine, instance, Outside(platform, runner, ""), agents)
 
 
 def fail(error: Exception) -> Callable[[], object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import io
 import json
@@ -288,7 +289,8 @@ def test_an_image_of_an_older_build_is_the_last_choice_and_needs_isolation() -> 
 def lock(ask: Ask, request: ImageRequest, old: Lock | None = None, *, refresh: bool = False) -> Lock:
     console = Console(io.StringIO(), plain=True)
     again = Refresh(None) if refresh else KEEP
-    return Lock(images=lock_images({str(request.name): request}, old, ask, refresh=again, console=console))
+    asked = functools.partial(look_up_image, ask=ask)
+    return Lock(images=lock_images({str(request.name): request}, old, asked, refresh=again, console=console))
 
 
 def test_only_what_a_lock_does_not_have_is_looked_up() -> None:

@@ -84,9 +84,9 @@ def test_a_mirror_says_what_the_registry_says(build: int) -> None:
 
 def test_the_lock_takes_an_image_from_the_mirror_only_once() -> None:
     requests, refuse = {APP: request_for()}, mirror_with({})
-    found = lock_images(requests, None, _nobody, refresh=KEEP, console=CONSOLE, mirror=mirror_with(copied()))
+    found = lock_images(requests, None, mirror_with(copied()).look_up, refresh=KEEP, console=CONSOLE)
     old = Lock(images=found)
-    assert lock_images(requests, old, _nobody, refresh=KEEP, console=CONSOLE, mirror=refuse) == found
+    assert lock_images(requests, old, refuse.look_up, refresh=KEEP, console=CONSOLE) == found
 
 
 def _nobody(*_: object) -> Answer:

@@ -14,7 +14,7 @@ from imagegen.rehearsal.faults.web_filter import BLOCKED_PAGE
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from imagegen.rehearsal.faults.fault import FaultSettings, TriggerCount
     from imagegen.rehearsal.sandbox import Sandbox
@@ -73,7 +73,7 @@ def dropped_connection(sandbox: Sandbox, settings: FaultSettings) -> TriggerCoun
     return _inject(
         sandbox,
         settings.publish_region,
-        "CopyImage",
+        {"Action": "CopyImage"},
         mutate=lambda _, own: dataclasses.replace(own, status=HANG_UP.status),
         times=1,
     )
@@ -86,7 +86,7 @@ def html_page(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
 
 def quota(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
     """Rejects every size."""
-    return _inject(sandbox, settings.build_region, "RunInstances", response=QUOTA)
+    return _inject(sandbox, settings.build_region, {"Action": "RunInstances"}, response=QUOTA)
 
 
 def capacity(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
@@ -97,7 +97,7 @@ def capacity(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
         f"({settings.build_region}a). Our system will be working on provisioning additional capacity."
     )
     none_left = ec2_error(500, "InsufficientInstanceCapacity", message)
-    return _inject(sandbox, settings.build_region, "RunInstances", {"InstanceType": size}, response=none_left)
+    return _inject(sandbox, settings.build_region, {"Action": "RunInstances", "InstanceType": size}, response=none_left)
 
 
 def region_not_enabled(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
@@ -110,7 +110,7 @@ def region_not_enabled(sandbox: Sandbox, settings: FaultSettings) -> TriggerCoun
         text, found = status.subn(r"\1not-opted-in", own.body.decode())
         return dataclasses.replace(own, body=text.encode()) if found else None
 
-    listed = _inject(sandbox, settings.build_region, "DescribeRegions", mutate=opt_out)
+    listed = _inject(sandbox, settings.build_region, {"Action": "DescribeRegions"}, mutate=opt_out)
     rejected = _inject(sandbox, settings.publish_region, response=NOT_ENABLED)
     return lambda: listed() + rejected()
 
@@ -124,12 +124,12 @@ def copy_fails(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
         body = own.body.replace(b"<imageState>pending</imageState>", failed.encode())
         return dataclasses.replace(own, body=body) if body != own.body else None
 
-    return _inject(sandbox, settings.publish_region, "DescribeImages", mutate=fail)
+    return _inject(sandbox, settings.publish_region, {"Action": "DescribeImages"}, mutate=fail)
 
 
 def same_client_token(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
     """Returns the recorded answer for the client token, whose copy was deregistered."""
-    return _inject(sandbox, settings.publish_region, "CopyImage", response=KEPT_COPY, times=1)
+    return _inject(sandbox, settings.publish_region, {"Action": "CopyImage"}, response=KEPT_COPY, times=1)
 
 
 def slow_clean_up(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
@@ -139,27 +139,30 @@ def slow_clean_up(sandbox: Sandbox, settings: FaultSettings) -> TriggerCount:
         body = own.body.replace(b"<name>terminated</name>", b"<name>shutting-down</name>")
         return dataclasses.replace(own, body=body) if body != own.body else None
 
-    return _inject(sandbox, settings.build_region, "DescribeInstances", mutate=delay, times=_POLLS_OF_SLOW_TERMINATION)
+    return _inject(
+        sandbox, settings.build_region, {"Action": "DescribeInstances"}, mutate=delay, times=_POLLS_OF_SLOW_TERMINATION
+    )
+
+
+_ANY: Final[Mapping[str, str]] = {}
 
 
 def _inject(
     sandbox: Sandbox,
     region: str,
-    action: str = "",
-    fields: dict[str, str] | None = None,
+    form: Mapping[str, str] = _ANY,
     *,
     response: Response | None = None,
     mutate: Callable[[Request, Response], Response | None] | None = None,
     times: int | None = None,
 ) -> TriggerCount:
-    """Inject a fault into the region's EC2, into one action or all."""
-    expected = {**({"Action": action} if action else {}), **(fields or {})}
+    """Inject a fault into the region's EC2, into all requests or those with these fields of a form."""
 
     def is_matching(request: Request) -> bool:
-        form = request.form()
+        given = request.form()
         # In a dry run of a launch, EC2 checks only the permissions.
-        is_dry_run = action == "RunInstances" and form.get("DryRun") == "true"
-        return expected.items() <= form.items() and not is_dry_run
+        is_dry_run = form.get("Action") == "RunInstances" and given.get("DryRun") == "true"
+        return form.items() <= given.items() and not is_dry_run
 
     host = f"ec2.{region}.amazonaws.com"
     injection = sandbox.network.inject(host, response=response, mutate=mutate, when=is_matching, times=times)
