@@ -178,12 +178,17 @@ def find_wrong_contents(resources: Resources) -> Iterator[Problem]:
             continue
         strip = int(one.draft.fields.get("strip") or 0)
         version = numbers(request.version)
-        rows = [row for row in product.contents if numbers(row["since"]) <= version < numbers(row["before"])]
+        rows = [row for row in product.contents if _has_contents(row, version)]
         members = {"/".join(member.split("/")[strip:]) for row in rows for member in row["members"]}
         for name in (str(name).replace("\\", "/") for name in one.draft.fields.get("expect") or ()):
             if rows and name not in members:
                 message = f"{product.name} {request.version} has no {name} after {strip} folders are stripped"
                 yield one.problem(message, nearest(name, sorted(members - {""})), "strip")
+
+
+def _has_contents(row: JsonObject, version: tuple[int, ...]) -> bool:
+    """Whether a version is in the range of a row of contents."""
+    return numbers(row.get("since", "0")) <= version and ("before" not in row or version < numbers(row["before"]))
 
 
 def find_missing_scripts(resources: Resources) -> Iterator[Problem]:
