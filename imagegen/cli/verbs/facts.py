@@ -39,7 +39,7 @@ def catalog(table: str | None, form: str) -> None:
       imagegen catalog image-builder    the key for each variable of image-builder
       imagegen catalog preset-roots     Microsoft's roots as PEM, for artifacts.signatures.roots
       imagegen catalog faults           the faults that a rehearsal can cause
-      imagegen catalog releases         the contents of published releases, and what is unconfirmed
+      imagegen catalog products         what steps download: addresses, contents, licences, signers
     """
     width = terminal_width()
     titles = {name: facts.table(name)["title"] for name in listing.tables()} | {

@@ -30,7 +30,7 @@ def test_each_question_gets_the_verdict_of_its_moment(tmp_path: Path) -> None:
         assert pipe.variables == {"verdict_pipe": str(file)}
         assert _ask(pipe, file) == "rejected"
         assert pipe.rejection == "no resource"
-        # With --on-error=ask, the user may let Packer try again.
+        # Packer asks again if it tries the step again.
         del rejections[0]
         assert _ask(pipe, file) == "accepted"
         assert pipe.rejection is None
