@@ -89,9 +89,11 @@ class Effect:
     """One effect as plan.json has it."""
 
     kind: str
+    label: str
+    """Its kind and what tells it apart, for reasons."""
     fields: dict[str, object]
 
 
 def plan_effect(kind: str, resource: Resource) -> Effect:
     """The effect of this kind as a plan has it."""
-    return Effect(PLANNED_AS.get(kind, kind), resource.planned().fields())
+    return Effect(PLANNED_AS.get(kind, kind), f"{kind} {resource.label}", resource.planned().fields())

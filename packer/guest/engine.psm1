@@ -103,8 +103,8 @@ function Get-Entry { [CmdletBinding()] param($Plan)
                 @{
                     Phase = $phase.name; Step = $step.name; Repeated = [bool]$step.repeated; Clock = $clock; LimitSeconds = [int]$step.timeout_s
                     Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $(if ($null -ne $artifact) { $artifact.Value }); Until = $resource.until
-                    # Those of a file that is a script come only when it runs on a node.
-                    Effects = @(if ($resource.kind -cne 'file') { $resource.effects })
+                    # Those of a file come when a node runs it, and those of a round with the last one.
+                    Effects = @(if ($resource.kind -cne 'file' -and -not $step.repeated) { $resource.effects })
                 }
             }
         }
@@ -150,11 +150,11 @@ function Read-Entry { [CmdletBinding()] param($Session, $Entry)
     $kind = $Session.Kinds[$Entry.Kind]
     $now = & $kind.Get $Entry.Fields
     $reasons = @(& $kind.Test $Entry.Fields $now)
-    # The effects of a script that has not run cannot be read, or are not there.
-    if ($reasons.Count -eq 0) {
+    # The effects of a script that has not run, or that waits for a restart, may not be there yet. Programs fail where there is nothing to show.
+    if ($reasons.Count -eq 0 -and -not ($Session.Restart -and $Entry.Phase -ceq $Session.Phase)) {
         $reasons = @(foreach ($effect in $Entry.Effects) {
                 $own = $Session.Kinds[$effect.kind]
-                & $own.Test $effect.fields (& $own.Get $effect.fields) | ForEach-Object -Process { "effect $($effect.kind): $_" }
+                @(try { & $own.Test $effect.fields (& $own.Get $effect.fields) } catch { Get-Cause -ErrorRecord $_ }) | ForEach-Object -Process { "effect $($effect.label): $_" }
             })
     }
     return @{ Now = $now; Reasons = $reasons }

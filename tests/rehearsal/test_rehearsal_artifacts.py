@@ -152,10 +152,12 @@ class Mistake:
 
 MISTAKES = (
     Mistake("containerd/resources.yml", "[containerd.exe, ", "[containered.exe, ", "add a directory, file, "),
-    Mistake("containerd/resources.yml", "strip: 1", "strip: 0", "does not have containerd.exe, ctr.exe"),
-    Mistake("containerd/resources.yml", "    strip: 1\n", "", "it has bin/containerd-shim-runhcs-v1.exe, "),
+    Mistake("containerd/resources.yml", "strip: 1", "strip: 0", "has no ctr.exe after 0 folders"),
+    Mistake("containerd/resources.yml", "    strip: 1\n", "", "has no containerd.exe after 0 folders"),
     Mistake("containerd/resources.yml", 'exe" --run', '2.exe" --run', "makes C:\\Program Files\\containerd\\"),
-    Mistake("kubernetes/resources.yml", "expect: [crictl.exe]", "expect: [critcl.exe]", "does not have critcl.exe"),
+    Mistake(
+        "kubernetes/resources.yml", "expect: [crictl.exe]", "expect: [critcl.exe]", "crictl 1.36.0 has no critcl.exe"
+    ),
     Mistake("kubernetes/meta/step.yml", "path: kubelet.exe", "path: kubelets.exe", "/bin/windows/amd64/kubelets.exe"),
     Mistake("kubernetes/meta/step.yml", "product: crictl", "product: critcl", 'unknown product "critcl"'),
     Mistake("kubernetes/meta/step.yml", "{{ facts.crictl }}", "1.11.0", "no release is recorded for https://github"),

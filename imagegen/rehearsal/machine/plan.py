@@ -33,6 +33,7 @@ class PlannedEffect(Strict):
     """What must be so after a script ran."""
 
     kind: str
+    label: str
     fields: dict[str, Any]
 
 

@@ -1,8 +1,8 @@
 @{
-    Get  = { param($Resource) Get-FileFact -Path $Resource.path }
+    # An effect of a script has no digest, and a program may have the file open.
+    Get  = { param($Resource) if ($null -ne $Resource.sha256) { Get-FileFact -Path $Resource.path } elseif ([System.IO.File]::Exists($Resource.path)) { @{ } } }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no file $($Resource.path)" }
-        # An effect of a script has no digest.
         if ($null -ne $Resource.sha256 -and $Now.sha256 -cne $Resource.sha256) { "sha256 is $($Now.sha256), not $($Resource.sha256)" }
     }
     Set  = { param($Resource, $Context)

@@ -33,8 +33,8 @@ ENGINE: Final = ("engine.psm1", "common.psm1", "download.psm1")
 SERVICE: Final = dict.fromkeys(("display_name", "command", "start", "state", "depends_on", "recovery"))
 EFFECTS: Final = {
     "ssh/command:ssh-server": [
-        {"kind": "file", "fields": {"path": r"C:\Windows\System32\OpenSSH\sshd.exe", "sha256": None}},
-        {"kind": "service", "fields": {"name": "sshd", **SERVICE}},
+        {"kind": "file", "label": "file", "fields": {"path": r"C:\Windows\System32\OpenSSH\sshd.exe", "sha256": None}},
+        {"kind": "service", "label": "service", "fields": {"name": "sshd", **SERVICE}},
     ]
 }
 # The facts that differ, by resource, and why.

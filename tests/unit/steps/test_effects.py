@@ -41,9 +41,9 @@ def test_effects_have_the_kinds_of_resources(tmp_path: Path) -> None:
     service = dict.fromkeys(("display_name", "command", "state", "depends_on", "recovery"))
     key = "HKLM:\\SYSTEM\\CurrentControlSet\\Control\\Session Manager\\Environment"
     assert draft.effects == (
-        Effect("file", {"path": "C:\\home\\b", "sha256": None}),
-        Effect("service", {"name": "agent", "start": "automatic", **service}),
-        Effect("registry", {"key": key, "name": "A", "type": "String", "data": "1"}),
+        Effect("file", "file C:\\home\\b", {"path": "C:\\home\\b", "sha256": None}),
+        Effect("service", "service agent", {"name": "agent", "start": "automatic", **service}),
+        Effect("registry", "environment A", {"key": key, "name": "A", "type": "String", "data": "1"}),
     )
 
 
