@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -72,7 +72,7 @@ def _made_where_sealing_deletes(tree: Tree) -> None:
     plan = json.loads(contents["plan.json"])
     step = plan["phases"][-1]["steps"][-1]
     path = r"C:\ProgramData\imagegen\kept"
-    folder = {"kind": "directory", "fields": {"path": path}, "until": None}
+    folder: dict[str, Any] = {"kind": "directory", "fields": {"path": path}, "until": None, "effects": []}
     step["resources"].append({"id": f"{step['name']}/directory:{path}", **folder})
     changed = {**contents, "plan.json": json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()}
     buffer = io.BytesIO()
@@ -228,7 +228,7 @@ CASES = (
     Case(
         "a folder that sealing deletes",
         "azure",
-        ("sealing undid ", r"/directory:C:\ProgramData\imagegen\kept: there is no folder"),
+        ("sealing undid ", r"/directory:C:\ProgramData\imagegen\kept is gone"),
         _made_where_sealing_deletes,
     ),
     Case(

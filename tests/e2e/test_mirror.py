@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from ruamel.yaml import YAML
 
 from imagegen.base.errors import ExitCode
 from imagegen.build import process
@@ -104,7 +104,8 @@ def _fill(config: Path, mirror: Path, folder: Path) -> dict[str, Any]:
 def _closed(folder: Path, own_urls: Mapping[str, str]) -> Path:
     """The config for the closed network, with the lock that was made outside."""
     (folder / "closed.lock.json").write_bytes((folder / "open.lock.json").read_bytes())
-    shutil.copy(REPOSITORY / "tests" / "rules" / "download-ca-valid" / "files" / "present.pem", folder / "ca.pem")
+    given = YAML(typ="safe").load(REPOSITORY / "tests" / "rules" / "download-ca-valid.yml")
+    (folder / "ca.pem").write_text(given["files"]["files/present.pem"])
     return _write(
         folder / "closed.yaml",
         {

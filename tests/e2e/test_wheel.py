@@ -52,9 +52,6 @@ def test_wheel_holds_every_content_file(unpacked: Path) -> None:
         templates = contents.read_folder(package / room, "**/*.j2")
         assert templates
         assert contents.read_folder(unpacked / "imagegen" / room, "**/*.j2") == templates
-    keys = contents.read_folder(package / "build", "*.asc")
-    assert keys
-    assert contents.read_folder(unpacked / "imagegen" / "build", "*.asc") == keys
 
 
 def test_wheel_holds_the_whole_package_and_nothing_else(unpacked: Path) -> None:
