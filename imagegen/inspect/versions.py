@@ -44,6 +44,9 @@ class _Program(pefile.PE):  # type: ignore[misc]  # pefile has no types
 
     _left = _MOST_BYTES
 
+    def _close_data(self) -> None:
+        """Nothing is closed here. pefile would collect all garbage of the process, after each program."""
+
     def get_data(self, rva: int = 0, length: int | None = None) -> bytes:
         data: bytes = super().get_data(rva, length)
         self._left -= _COST + len(data)
@@ -61,10 +64,8 @@ def read_version(file: IO[bytes]) -> dict[str, str]:
     try:
         # Its buffer may hold the end of the file.
         file.flush()
-        with (
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-            _Program(data=data, fast_load=True) as program,
-        ):
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            program = _Program(data=data, fast_load=True)
             program.parse_data_directories([pefile.DIRECTORY_ENTRY["IMAGE_DIRECTORY_ENTRY_RESOURCE"]])
             return {**_numbers(program), **_texts(program)}
     except _PE_ERRORS:
