@@ -209,13 +209,16 @@ def _effects(
     elif isinstance(declared, dict) and declared.keys() == {NONE} and isinstance(declared[NONE], str):
         return
     elif not isinstance(declared, list):
-        problems.append(step.resources.problem(place, "must be a list of resources, or none with the reason"))
+        hint = "write `effects: {none: REASON}` for a script that leaves nothing behind"
+        problems.append(step.resources.problem(place, "must be a list of resources, or none with the reason", hint))
     else:
         for index, one in enumerate(declared):
             kinds = [*(one.keys() - {"when", "each"})] if isinstance(one, dict) else []
             if len(kinds) != 1 or kinds[0] not in EFFECTS:
-                message = f"must be a map with one of {', '.join(sorted(EFFECTS))}, and its fields"
-                problems.append(step.resources.problem((*place, index), message))
+                message = "must be a map with one kind of resource, and its fields"
+                problems.append(
+                    step.resources.problem((*place, index), message, nearest(str(*kinds[:1]), sorted(EFFECTS)))
+                )
                 continue
             try:
                 for instance, _ in _instances(kinds[0], one, context, place):

@@ -157,6 +157,8 @@ def main() -> None:
     asked = parser.parse_args()
     known, missed = read_results(), 0
     chosen = [one for one in read_mutants() if not asked.ids or one.id.startswith(tuple(asked.ids))]
+    if not chosen:
+        parser.error(f"no mistake has an id that begins with {' or '.join(asked.ids)}; --list shows them")
     if asked.list:
         print(*(f"{one.id}  {one.file or one.gone}: {one.why} [{known.get(one.id)}]" for one in chosen), sep="\n")
         return

@@ -57,7 +57,11 @@ def test_script_may_say_why_it_has_none(tmp_path: Path) -> None:
     [
         (f"{SCRIPT}none\n", "[0].effects", "must be a list of resources, or none with the reason"),
         (f"{SCRIPT}{{none: }}\n", "[0].effects", "must be a list of resources, or none with the reason"),
-        (f"{SCRIPT}[image: {{name: a}}]\n", "[0].effects[0]", "must be a map with one of acl, command, "),
+        (
+            f"{SCRIPT}[image: {{name: a}}]\n",
+            "[0].effects[0]",
+            "must be a map with one kind of resource, and its fields",
+        ),
         (f"{SCRIPT}[service: {{name: a, begin: 1}}]\n", "[0].effects[0].service.begin", "unknown key"),
         (f"{SCRIPT}[file: {{path: '{{{{ paths.x }}}}'}}]\n", "[0].script", "'paths.x' is not defined"),
         (
