@@ -89,9 +89,9 @@ def _credential_providers(node: Node) -> Iterator[Finding]:
 
 
 CHECKS: Final = (
-    Check("join", "kubeadm joined the machine to the cluster", _join),
+    Check("join", "the user data ran kubeadm join, and it reported no failure", _join),
     Check("kubelet", "kubelet's service runs, and the cluster and containers reach it", _kubelet),
-    Check("node", "the node registered", _node),
+    Check("node", "the cluster has the node under the name that kubelet gives it", _node),
     Check(
         "credential-providers",
         "kubelet has the credential providers of the config, and can start them",
